@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.extensions.past_jobs.ask import past_of
 from jobkit.schedulers.protocol import Whose
+from jobkit.schedulers.registry import past_of
 
 HOLD = """
 import sys, time

@@ -25,6 +25,7 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
     "Default without POINT: failed, cancelled and missing.",
 )
 @shared.set_option
+@shared.after_option
 @click.option(
     "--machine-gone",
     metavar="NAME",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 )
 @shared.shard_options
 @shared.set_option
+@shared.after_option
 @shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -178,6 +179,28 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Override a key of the spec, such as resources.memory=16GiB; may be repeated.",
 )
+
+
+def after_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add ``--after``, and pass it as the key `after` of ``--set``."""
+
+    @click.option(
+        "--after",
+        multiple=True,
+        metavar="JOBID|RUN",
+        help="Begin once it has ended well (any:JOBID: at all).",
+    )
+    @wraps(command)
+    def call(after: tuple[str, ...], overrides: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 - of any
+        if after:
+            from jobkit.runs.after import resolved
+
+            overrides += (f"after={json.dumps(list(map(resolved, after)))}",)
+        return command(overrides=overrides, **given)
+
+    return call
+
+
 site_option = click.option(
     "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the site in the spec."
 )

@@ -36,6 +36,7 @@ run_options = shared.together(
 @click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path))
 @shared.set_option
+@shared.after_option
 @shared.stand_in_option
 @click.option(
     "--setting",
@@ -111,6 +112,7 @@ def sweep(
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")
 @click.argument("spec", metavar="SPEC|RUN", type=shared.FilledPath(path_type=Path))
 @shared.set_option
+@shared.after_option
 @shared.stand_in_option
 @run_options
 @shared.json_option

@@ -76,6 +76,11 @@ EARLIER_PROFILERS = {"scalene": "python"}
 PROFILE_TEXT = "profile.txt"
 
 
+def after_file(round_: int, ending: str) -> str:
+    """Return the name of the question what a round begins after (``sh``), or of its answer (``txt``)."""
+    return f"after-{round_}.{ending}"
+
+
 def no_profiler(earlier: str) -> str:
     """Return the sentence that refuses a profiler of an earlier version."""
     return f"{earlier} is no longer a profiler: use {EARLIER_PROFILERS[earlier]}, which needs no package"
@@ -88,7 +93,7 @@ def refuse_contract_file(path: Path, option: str) -> None:
         *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
         *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
         *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
-        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt"),
+        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt", "after-*"),
     )
     contract_folders = (
         *(FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER),

@@ -62,6 +62,7 @@ class Outcome(StrEnum):
     PREEMPTED = "preempted"
     NODE_FAIL = "node_fail"
     QUEUE_ERROR = "queue_error"
+    DEPENDENCY = "dependency"
     GPU_BUSY = "gpu_busy"
     NO_GPU = "no_gpu"
     ENVIRONMENT = "environment"

@@ -21,7 +21,7 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.core.units import format_count, format_hours, format_size, format_walltime, pauses
 from jobkit.launch import local, submission
-from jobkit.launch.job import Job
+from jobkit.launch.job import Job, begin_after
 from jobkit.launch.submission import note_follow
 from jobkit.planning.prepare import Prepared
 from jobkit.runs.journal import FOLLOWED, read_journal
@@ -90,7 +90,10 @@ def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[s
         return
     script = run.more_files.get(jobs[0].script, run.script) if jobs else run.script
     yield from commands_of(
-        scheduler, run.run_dir, script, lambda limits: jobs or submission.run_jobs(run, limits)
+        scheduler,
+        run.run_dir,
+        script,
+        lambda limits: begin_after(jobs or submission.run_jobs(run, limits), run.spec, run.site),
     )
 
 
@@ -154,6 +157,7 @@ def go(
 
     run_dir, spec = run.run_dir, run.spec
     if runs_here(spec.scheduler):
+        begin_after((), spec, run.site)
         write()
         if detach:
             return in_background(run_dir, argv=local.driver_argv(run_dir))
@@ -164,7 +168,7 @@ def go(
             local.drive(run_dir, progress.tick, job_id)
         return run_follow_up(run_dir) or None
     scheduler = by_name(spec.scheduler)
-    jobs = jobs or submission.run_jobs(run)
+    jobs = begin_after(jobs or submission.run_jobs(run), spec, run.site)
     script = run.more_files.get(jobs[0].script, run.script)
     for line in submission.would_accept(scheduler, script, jobs):
         note(line)
@@ -293,12 +297,13 @@ def find_duplicate(run: Prepared) -> Path | None:
 
 
 def _is_spec_of(run: Prepared, path: Path) -> bool:
-    """Return whether the spec of a run folder is that of a run, but for the name of the text."""
+    """Return whether a folder has the spec of a run, but for the text's name and what it begins after."""
     spec = load_spec(path)
     before, has = spec.model_dump(mode="json"), spec.model_dump(mode="json", exclude_unset=True)
     now = _known(has, run.spec.model_dump(mode="json"), run.written.model_dump(mode="json"))
     before["resources"] |= {key: now["resources"][key] for key in run.auto}
-    return bool(before | {"text": ""} == now | {"text": ""})
+    ignored = {"text": "", "after": []}
+    return bool(before | ignored == now | ignored)
 
 
 def _known(has: Any, decided: Any, written: Any) -> Any:  # noqa: ANN401 - parts of specs

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import select
@@ -35,13 +36,14 @@ from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
+from jobkit.runs.after import OK, ask
 from jobkit.runs.driver_lock import driving
 from jobkit.runs.journal import SchedulerAnswer
 from jobkit.runs.search_loop import Propose, next_point
 from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.local import NAME, log_name
-from jobkit.schedulers.registry import unused_schedulers
+from jobkit.schedulers.registry import by_name, unused_schedulers
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.worker import parent
@@ -147,6 +149,10 @@ def drive(
     journal.note(run_dir, "submitting", scheduler=NAME, argv=driver_argv(run_dir), **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
+        if (answer := ask(spec.after, by_name(NAME), living_s=math.inf) if spec.after else OK) != OK:
+            for point in left:
+                _account(run_dir, point, job_id, answer, 0.0, Outcome.DEPENDENCY)
+            return
         with _runner(run_dir, spec, round_, tick, job_id) as run_point:
             while left:
                 run_point(left[0])

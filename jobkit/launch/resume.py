@@ -28,7 +28,7 @@ from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
-from jobkit.launch.job import Job, announce, find_job, follow_job, ids
+from jobkit.launch.job import Job, announce, begin_after, find_job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
     SubmissionUnconfirmed,
     declare_machine_gone,
@@ -134,7 +134,7 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
     # Keys that `--set` may change: no point's own figures depend on them
-    changeable = ("resources", "environment", "max_parallel", "pack", "policy")
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "after")
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in changeable:
@@ -265,6 +265,14 @@ def resume(
     return taken, left, reasons
 
 
+def _begun(run: RunStatus, group: RetryGroup) -> RetryGroup:
+    """Return a group, without what it begins after if all its points have worked: that had ended then."""
+    points = (point for point in run.points if point.point.index in group.points)
+    if any(all(tried.outcome is Outcome.DEPENDENCY for tried in point.tries) for point in points):
+        return group
+    return replace(group, spec=group.spec.model_copy(update={"after": []}))
+
+
 def _submit(
     scheduler: Scheduler, run_dir: Path, run: RunStatus, group: RetryGroup, arrays: dict[JobId, int]
 ) -> tuple[Job, ...]:
@@ -273,6 +281,7 @@ def _submit(
     ``arrays`` share ``max_parallel``, each with its number of tasks: the group's arrays take a part, and are
     added.
     """
+    group, site = _begun(run, group), load_site(group.spec.site, group.spec.scheduler)
     round_ = make_round(run_dir, run, group)
     own = most = round_.max_parallel
     after = [min(arrays, key=lambda job: arrays[job])] if most and len(arrays) >= most else []
@@ -282,7 +291,7 @@ def _submit(
         own = scheduler_calls.share(most, [*arrays.values(), sum(map(len, round_.tasks))])[-1]
     round_ = replace(round_, max_parallel=own)
     cut = submission.plan_arrays(scheduler, round_)
-    jobs = submission.round_jobs(round_, cut)
+    jobs = begin_after(submission.round_jobs(round_, cut), group.spec, site)
     try:
         forecast = submission.would_accept(scheduler, round_.script, jobs)
     except JobkitError:
@@ -290,7 +299,7 @@ def _submit(
             raise
         wider = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
         round_ = replace(wider, max_parallel=own)
-        jobs = submission.round_jobs(round_, cut)
+        jobs = begin_after(submission.round_jobs(round_, cut), group.spec, site)
         forecast = submission.would_accept(scheduler, round_.script, jobs)
         nodes = ", ".join(group.change.exclude)
         forecast += (f"only {nodes} matches the request, so the {run.noun}s may run there again",)
@@ -450,7 +459,8 @@ def run_again(
         kind_of(run_dir).settle(run_dir)
         run = read_settled(run_dir, by_name(spec.scheduler))
         note(f"{run.title}: {count_by_state(run)}")
-        if any(word.startswith("resources.") for word in overrides) and _end_stuck(run_dir, run, only):
+        frees = any(word.startswith(("resources.", "after=")) for word in overrides)
+        if frees and _end_stuck(run_dir, run, only):
             run = read_settled(run_dir, by_name(spec.scheduler))
         for point in run.points[:1]:
             warn_stand_in(point.point)
@@ -540,7 +550,7 @@ def _here(run: RunStatus, again: Sequence[RetryGroup]) -> None:
 
     run_dir = run.folder
     with local.as_driver(run_dir) as job_id:
-        for group in again:
+        for group in [_begun(run, group) for group in again]:
             round_ = make_round(run_dir, run, group)
             write_round(run_dir, round_)
             with watch.ProgressBars(run_dir, _points(run, [group]), run) as progress:

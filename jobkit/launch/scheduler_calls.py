@@ -24,7 +24,7 @@ from jobkit.core.errors import (
     UnknownError,
     file_error,
 )
-from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, after_file, read_points
 from jobkit.core.terminal import Say, shell_path
 from jobkit.launch.job import Job
 from jobkit.runs import journal
@@ -183,6 +183,17 @@ def throttle(scheduler: Scheduler, run_dir: Path, most: int, arrays: Mapping[Job
     return refusals
 
 
+def hold_again(scheduler: Scheduler, run_dir: Path) -> None:
+    """Let jobs of other runs that begin after this one wait for all its jobs, also for those of a retry."""
+    own = read_journal(run_dir)
+    for folder in filter(Path.is_dir, map(Path, own.awaited)):
+        for sent in read_journal(folder).submissions:
+            after = dict.fromkeys([*sent.waits, *(one.job for one in own.submissions)])
+            argv = scheduler.wait_argv(sent.job, [*after]) if sent.scheduler == scheduler.NAME else ()
+            if sent.waits and argv and not (folder / after_file(sent.round, "txt")).exists():
+                _change(scheduler, folder, sent.job, "waits", argv)
+
+
 def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
@@ -201,7 +212,7 @@ def _change(
 
 SPAN = (
     *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
-    *("walltime_s", "memory_bytes", "scheduler_id"),
+    *("walltime_s", "memory_bytes", "scheduler_id", "after", "waits"),
 )
 
 

@@ -24,6 +24,7 @@ from jobkit.planning.job_script import check_programs, script_name
 from jobkit.planning.points import PointGroup
 from jobkit.planning.prepare import Prepared
 from jobkit.runs import journal
+from jobkit.runs.after import prepare_round
 from jobkit.runs.journal import FOLLOWED, Role
 from jobkit.runs.status import RunStatus
 from jobkit.runs.trials import SearchGoal
@@ -186,11 +187,13 @@ def submit_jobs(
     """
     remember(run_dir)
     taken: list[Job] = []
+    if jobs[0].is_first:
+        prepare_round(run_dir, jobs[0].round, jobs[0].after, scheduler.NAME)
     for job in jobs:
         arrays = ids([one for one in taken if one.role in FOLLOWED])
         try:
             waits = job.waits_for([*before, *arrays])
-            waits = waits or (after if job.role is Role.POINTS else ())
+            waits = [*waits, *after] if job.role is Role.POINTS and not job.behind else waits
             taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, waits))
         except JobkitError as error:
             if job.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
@@ -198,6 +201,7 @@ def submit_jobs(
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
                 scheduler_calls.cancel(scheduler, run_dir, ids(taken))
             raise
+    scheduler_calls.hold_again(scheduler, run_dir)
     return tuple(taken)
 
 

@@ -51,6 +51,7 @@ from jobkit.planning.texts import (
     text_on_disk,
 )
 from jobkit.planning.workload_traits import Traits, command_traits, traits
+from jobkit.runs.after import resolved
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
@@ -318,6 +319,7 @@ def read_named(
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
+        "after": list(map(resolved, spec.after)),
         "environment": spec.environment.of_folder(path.parent),
         **offered(spec, workload.knobs),
     }

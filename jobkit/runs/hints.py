@@ -101,6 +101,7 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
         Step("jobkit cancel {run} {point}", "cancel its job, which cannot begin"),
         _again("once it is fixed"),
     ),
+    Outcome.DEPENDENCY: (_again("once what it begins after has ended well; --after NEW takes another"),),
     Outcome.NO_GPU: (LOOK, _again("once a job gets a GPU")),
     Outcome.ENVIRONMENT: (
         LOG,
@@ -317,6 +318,11 @@ def advice(run: RunStatus, folder: str) -> tuple[list[str], list[Step]]:
         notices.append(f"a submission is under way, since {at}" if _submitting(run) else no_answer)
     if run.left is not None:
         notices += _left(run, run.left)
+    notices += [
+        f"job {sent.job} begins after {format_list(sent.after, MOST_NAMES)}"
+        for sent in run.submissions
+        if sent.after and any(task.job_id == sent.job.id and not one.node for task, one in run.queued.items())
+    ]
     for points, _, way_out in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
         command = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""

@@ -86,6 +86,8 @@ class Submission:
     given: tuple[str, ...] = ()
     walltime_s: int | None = None  # that each of its points requested; ``None`` if that is not recorded
     memory_bytes: int | None = None  # likewise
+    after: tuple[str, ...] = ()  # what it begins after, as a spec names it
+    waits: tuple[JobId, ...] = ()  # the jobs of these that were in the queue
     # schedulers that could have run points that run without one
     # (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded
     on_path: tuple[str, ...] | None = None
@@ -140,6 +142,7 @@ class Journal:
     asked: frozenset[str] = frozenset()  # the keys of them that a person named
     # ``key=value`` of what single shards need beyond the others, by index
     needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    awaited: dict[str, None] = field(default_factory=dict)  # the folders of runs that begin after this one
     notes: tuple[str, ...] = ()  # lines that could not be read
 
     def is_void(self, point: Point) -> bool:
@@ -162,6 +165,8 @@ def read_journal(run: Path) -> Journal:
             journal.rounds = max(journal.rounds, _number(event.get("round")))
         if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
             journal.buried |= set(map(str, jobs))
+        if kind == "awaited":
+            journal.awaited[str(event.get("by"))] = None
         if kind in {"needs", "superseded"}:  # of a corpus
             words = tuple(str(word) for word in event.get("given") or ())
             if kind == "needs":
@@ -233,6 +238,8 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         given=tuple(str(word) for word in event.get("given") or ()),
         walltime_s=int(event["walltime_s"]) if "walltime_s" in event else None,
         memory_bytes=int(event["memory_bytes"]) if "memory_bytes" in event else None,
+        after=tuple(str(word) for word in event.get("after") or ()),
+        waits=tuple(JobId(*job) for job in event.get("waits") or ()),
         on_path=tuple(str(word) for word in event["on_path"]) if "on_path" in event else None,
     )
 

@@ -318,7 +318,9 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
     if not jobs:
         return
     query = Query(max_age_s)
-    tasks = None if scheduler.RUNS_HERE else ask_queue(scheduler, jobs, [run.folder for run in runs], query)
+    waited = (job for run in runs for sent in run.find_jobs(name).values() for job in sent.waits)
+    asked = tuple(dict.fromkeys((*jobs, *waited)))
+    tasks = None if scheduler.RUNS_HERE else ask_queue(scheduler, asked, [run.folder for run in runs], query)
     recorded = any(job.scheduler_id for run in runs for job in run.find_jobs(name).values())
     here = scheduler_id(scheduler) if recorded and tasks is not None else None
     for run in runs:
@@ -373,7 +375,11 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued], here: Scheduler
             run.silent[scheduler] = not_here(sent.scheduler_id, here)
             return
     jobs = {job.job.id: job for job in run.accounts.journal.submissions if job.scheduler == scheduler}
+    waited = {job.id for sent in run.find_jobs(scheduler).values() for job in sent.waits} - jobs.keys()
     for queued in tasks:
+        if queued.job_id in waited and queued.state is State.ERROR:
+            why = SCHEDULERS[scheduler].explain(queued)
+            run.notes.append(f"job {queued.job_id}, after which it begins, cannot end: {why}")
         if queued.job_id not in jobs:
             continue
         sent = jobs[queued.job_id]

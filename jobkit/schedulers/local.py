@@ -35,7 +35,7 @@ OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = protocol.NO_OUTCOMES
-submit_argv = identity_argv = limit_argv = throttle_argv = queue_argv = protocol.no_command
+submit_argv = wait_argv = identity_argv = limit_argv = throttle_argv = queue_argv = protocol.no_command
 accounting_argv = status_argv = checks = resource_names = protocol.no_command
 parse_identity = parse_limit = task_limit_error = parse_queue = lint = remedy = protocol.nothing
 header_path = protocol.quoted_path

@@ -57,6 +57,9 @@ class Scheduler(Protocol):
     def submit_argv(self, script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
         """Return the command that submits an array once others have ended; empty for jobkit's driver."""
 
+    def wait_argv(self, job: JobId, after: Sequence[JobId]) -> tuple[str, ...]:
+        """Return the command that lets a waiting job wait for these jobs alone; empty if none can."""
+
     def identity_argv(self) -> tuple[str, ...]:
         """Return the command that prints which cluster this shell talks to."""
 

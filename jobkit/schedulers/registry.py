@@ -18,7 +18,7 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.host import passed_variables
 from jobkit.core.terminal import suggest
-from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.protocol import PastJobs, Scheduler
 
 _PASSED = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_LIBRARY_PATH|KRB5CCNAME|MUNGE_.*")
 
@@ -96,6 +96,17 @@ def by_name(name: str) -> Scheduler:
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, scheduler_names())}")
+
+
+def past_of(scheduler: str) -> PastJobs:
+    """Return how the accounting of a scheduler is asked."""
+    try:
+        asked = by_name(scheduler)
+        return cast("PastJobs", import_module(f"{asked.__name__}_past"))  # type: ignore[attr-defined]
+    except ModuleNotFoundError:
+        title = asked.TITLE
+        message = f"jobkit reads past jobs in the accounting of Slurm and Grid Engine, not of {title}"
+        raise JobkitError(message, hint="a run of jobkit has records of its own: jobkit waste RUN") from None
 
 
 def query_environment(scheduler: Scheduler) -> dict[str, str]:

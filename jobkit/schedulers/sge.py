@@ -318,6 +318,10 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return ("qsub", "-terse", *OVER_DEFAULTS, *waits, *submit_words(script, array))
 
 
+def wait_argv(job: JobId, after: Sequence[JobId]) -> tuple[str, ...]:
+    return ("qalter", "-hold_jid", ",".join(one.id for one in after), job.id)
+
+
 def identity_argv() -> tuple[str, ...]:
     """Return the command that prints the cell's folder as the shell names it, and the hosts of its master.
 

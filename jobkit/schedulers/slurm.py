@@ -394,10 +394,20 @@ def _meaning(reason: str) -> _Reason:
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Submit; ``afterany`` waits for all tasks of an array, with any outcome (sbatch(1))."""
-    waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
+    waits = (f"--dependency={_dependency(after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     span = f"--array={array.first}-{array.last}{throttle}"
     return ("sbatch", "--parsable", *waits, *array.option_words, span, script, *array.words)
+
+
+def _dependency(after: Sequence[JobId]) -> str:
+    """Return the value of ``--dependency``: ``afterok:12,13`` means ``afterok:12,afterany:13`` (measured)."""
+    ids = {word: ":".join(job.id for job in after if job.well is (word == "ok")) for word in ("any", "ok")}
+    return ",".join(f"after{word}:{listed}" for word, listed in ids.items() if listed)
+
+
+def wait_argv(job: JobId, after: Sequence[JobId]) -> tuple[str, ...]:
+    return ("scontrol", *clusters((job,)), "update", f"JobId={job.id}", f"Dependency={_dependency(after)}")
 
 
 def limit_argv() -> tuple[str, ...]:

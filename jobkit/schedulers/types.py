@@ -33,6 +33,8 @@ class JobId:
 
     id: str
     cluster: str = ""
+    # whether what waits for it begins only after status 0, by the scheduler's own word (Slurm)
+    well: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.id};{self.cluster}" if self.cluster else self.id

@@ -234,6 +234,13 @@ Queues = Annotated[
 ]
 """A queue, or a list of them: a job starts in the first that has room."""
 
+Parents = Annotated[
+    list[Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*$")]],
+    BeforeValidator(lambda v: [str(one) for one in (v if isinstance(v, list) else [v])]),
+    WithJsonSchema(one_or_list({"type": ["string", "integer"]})),
+]
+"""Jobs and runs after which another begins: a number or a run folder, perhaps after ``any:``."""
+
 Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_(\[][A-Za-z0-9_.,:+=%@/&|*()\[\]!-]*$")]
 """Features of nodes, with the operators of sbatch(1), ``--constraint``."""
 

@@ -124,6 +124,7 @@ class Site(BaseModel):
     group_can_read: bool = False
     pack: Annotated[int, Field(ge=1)] = 1
     on: Word | None = None
+    nodes_ask: bool = True
     pass_variables: list[Word] = []
 
 

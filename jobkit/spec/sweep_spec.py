@@ -407,6 +407,8 @@ class SweepSpec(_Part):
         What the job makes ready before the worker starts.
     template
         A job template of your own, relative to the spec's folder.
+    after
+        Jobs and runs that must have ended well before: a number or a run folder; ``any:4711``: ended at all.
     max_parallel
         Most tasks at a time; ``null`` for no limit.
     pack
@@ -462,6 +464,7 @@ class SweepSpec(_Part):
     site: str = "auto"
     environment: Environment = Environment()
     template: str | None = None
+    after: fields.Parents = []
     max_parallel: fields.Positive | None = 4
     pack: fields.Positive = 1
     policy: Policy = Policy()

@@ -33,7 +33,7 @@ HERE: Mapping[Outcome, tuple[int, str]] = {
 """What goes wrong here with which batch size; 2 and 3 fail the same way, so that 4 is stopped."""
 _WORDS = """
 ram_oom timeout node_fail preempted cancelled pruned lost
-gpu_busy no_gpu model_missing scratch_full queue_error
+gpu_busy no_gpu model_missing scratch_full queue_error dependency
 """
 SUBMITTED = {Outcome(word) for word in _WORDS.split()}
 """What is submitted again to a cluster."""

@@ -71,7 +71,7 @@ from jobkit.extensions.corpus.standing import CorpusState, finish, gone_words, m
 from jobkit.extensions.corpus.tables import FILE_ROW
 from jobkit.extensions.corpus.winners import retire
 from jobkit.launch import launch, resume, submission
-from jobkit.launch.job import plan_job
+from jobkit.launch.job import begin_after, plan_job
 from jobkit.launch.launch import Preview
 from jobkit.launch.resume import (
     Asked,
@@ -537,9 +537,11 @@ def _submit(
     planner = plan_job(wanted)
     if how.preview is not None:
         path, source = run_dir / PLAN_SCRIPT, Path(request.word)
-        commands = launch.commands_of(scheduler, run_dir, script, lambda _: [planner])
+        jobs = begin_after([planner], spec, setting.site)
+        commands = launch.commands_of(scheduler, run_dir, script, lambda _: jobs)
         return launch.dry_run(how.preview, spec, source, plan, (path, script), commands)
     note("\n".join(plan))
+    [planner] = begin_after([planner], spec, setting.site)
     for line in submission.would_accept(scheduler, script, [planner]):
         note(line)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}

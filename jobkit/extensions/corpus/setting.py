@@ -118,7 +118,7 @@ def find_setting(
 
 def refuse_keys(overrides: Sequence[str]) -> None:
     # Keys that `--set` may change: none of the measured setting
-    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan")
+    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan", "after")
     for override, key in zip(overrides, keys_of(overrides), strict=True):
         if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
@@ -140,7 +140,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     sums = [record.summary for record in alike if record.summary]
     answer = energy_answer(alike, speed, CorpusVolume(paragraphs=1)) if speed else None
     given = without(options.overrides, "scheduler")  # which is chosen apart
-    spec = load_spec(run / SPEC_FILE, (*found, *given))
+    spec = load_spec(run / SPEC_FILE, ("after=[]", *found, *given))
     spec, site, why = _placed(spec, options, before.scheduler)
     refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]

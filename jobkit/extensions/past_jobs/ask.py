@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 import hmac
-import importlib
 import re
 import secrets
 import tempfile
@@ -16,7 +15,6 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError, UnknownError
@@ -25,7 +23,7 @@ from jobkit.core.paths import accounting_folder, is_user, user_name
 from jobkit.core.units import format_list
 from jobkit.extensions.past_jobs.groups import History
 from jobkit.schedulers.protocol import PastJob, PastJobs, Whose, without_impossible
-from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, query_environment, runs_here
+from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, past_of, query_environment, runs_here
 
 JOB_ID = re.compile(
     r"\d+(?:[_.+]\d+|[_.]?\[[\d,:%-]*\]|[_.]\d+-[\d:-]+)?(?:\.(?:\d+|batch|extern|interactive))?"
@@ -58,7 +56,7 @@ def ask(
         scheduler = _exporter(file)
     else:
         scheduler, why = choose_scheduler(scheduler)
-        if runs_here(by_name(scheduler).NAME):
+        if runs_here(scheduler):
             message = f"no accounting to ask about jobs: {why}"
             hint = "type it on a login node of the cluster, or read an export: --from FILE"
             raise JobkitError(message, hint=hint)
@@ -138,24 +136,13 @@ def _of_file(past: PastJobs, path: Path, since: date | None) -> Iterator[PastJob
         yield from (job for job in past.read(stream, "") if not job.over or job.over >= low)
 
 
-def past_of(scheduler: str) -> PastJobs:
-    """Return how the accounting of a scheduler is asked."""
-    try:
-        asked = by_name(scheduler)
-        return cast("PastJobs", importlib.import_module(f"{asked.__name__}_past"))  # type: ignore[attr-defined]
-    except ModuleNotFoundError:
-        title = asked.TITLE
-        message = f"jobkit reads past jobs in the accounting of Slurm and Grid Engine, not of {title}"
-        raise JobkitError(message, hint="a run of jobkit has records of its own: jobkit waste RUN") from None
-
-
 def _asked(found: History, past: PastJobs, whose: Whose, since: date) -> Iterator[PastJob]:
     """Yield the jobs of the accounting, by one command a day where it offers that.
 
     The answer for a day that is over is kept, so that the accounting need not find it again. A job is in the
     answer for each day on which it was there: the day of its end counts.
     """
-    environment = query_environment(by_name(found.scheduler))
+    environment = query_environment(SCHEDULERS[found.scheduler])
     site = "".join(shell.run(argv, env=environment).stdout for argv in past.site_argvs(whose))
     found.notes = past.how_measured(site)
     now = datetime.now().astimezone()

@@ -13,7 +13,6 @@ from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column, columns_of
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_list, format_memory
-from jobkit.extensions.past_jobs.ask import past_of
 from jobkit.extensions.past_jobs.groups import (
     HOUR_S,
     LEAST_HOURS,
@@ -32,7 +31,7 @@ from jobkit.extensions.past_jobs.groups import (
     replay,
 )
 from jobkit.schedulers.protocol import PastJob
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, past_of
 
 MOST_GROUPS, MOST_ROWS = 10, 20
 _WORDS = {resource.name: resource.words for resource in RESOURCES}

@@ -35,7 +35,7 @@ from jobkit.extensions.tune.steps import (
     switches_of,
 )
 from jobkit.launch import launch, local
-from jobkit.launch.job import Job, follow_job
+from jobkit.launch.job import Job, begin_after, follow_job
 from jobkit.launch.resume import Resumption, has_ended
 from jobkit.launch.submission import Check, note_follow, submit, wait_for_points, write_run
 from jobkit.planning.batch_sizes import MIN_LOAD
@@ -51,7 +51,7 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Array, JobRequest
 from jobkit.spec.axes import Repeats
-from jobkit.spec.site import Site
+from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
 
 TEXT = "text"
@@ -391,7 +391,8 @@ class TuneResumption(Resumption):
             return 0
         tuning = Tuning.read(run_dir)
         index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
-        submit(run_dir, spec, _jobs(index, follow=spec.policy.follow_up))
+        jobs, site = _jobs(index, follow=spec.policy.follow_up), load_site(spec.site, spec.scheduler)
+        submit(run_dir, spec, begin_after(jobs, spec, site))
         if wait:
             return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
         if not by_itself:

@@ -250,6 +250,12 @@ trap 'on_signal USR2' USR2                            # Grid Engine is about to 
 trap 'on_signal TERM' TERM                            # cancelled, or preempted
 trap 'on_signal INT' INT
 
+# What this round begins after must have ended well: one task asks, for the scheduler may not know.
+if [[ $scheduler != hand && -f $run/after-$round.sh ]]; then
+    answer=$(bash "$run/after-$round.sh") || answer="$HOSTNAME cannot ask what this run begins after: see the log"
+    [[ $answer == ok ]] || fail dependency "$answer"
+fi
+
 # Makes a folder for this task on this node's scratch, in a folder that only this user can enter. The tasks
 # of a run share their inputs there. Each task locks its folder while it runs.
 scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"

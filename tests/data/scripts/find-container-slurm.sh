@@ -69,5 +69,6 @@ export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK
 # Each call reads the results so far, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("${container[@]}" "$python" -m jobkit.answers.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
+    [[ ! -s $run/after-1.txt || $(<"$run/after-1.txt") == ok ]] || exit 1  # what the run begins after did not end well
 done
 [[ -z $signalled ]] || exit 143

@@ -62,5 +62,6 @@ export JOBKIT_RECORD='QUEUE NSLOTS'
 # Each call reads the results so far, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.answers.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
+    [[ ! -s $run/after-1.txt || $(<"$run/after-1.txt") == ok ]] || exit 1  # what the run begins after did not end well
 done
 [[ -z $signalled ]] || exit 143

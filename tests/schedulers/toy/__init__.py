@@ -27,7 +27,7 @@ BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = protocol.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)
 LOG_OUTCOMES: LogOutcomes = ((re.compile("toyq: out of time"), Outcome.TIMEOUT),)
 LOG_FAULT = re.compile("toyq: ")
-identity_argv = limit_argv = throttle_argv = status_argv = checks = protocol.no_command
+identity_argv = limit_argv = throttle_argv = wait_argv = status_argv = checks = protocol.no_command
 resource_names = protocol.no_command
 shut_argv, shut_reason = protocol.no_command, protocol.no_reason
 parse_identity = parse_limit = task_limit_error = remedy = protocol.nothing

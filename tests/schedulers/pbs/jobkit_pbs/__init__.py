@@ -45,7 +45,7 @@ LOG_OUTCOMES: LogOutcomes = (
     (re.compile("=>> PBS: job killed: v?mem .* exceeded limit"), Outcome.RAM_OOM),
 )
 LOG_FAULT = re.compile("=>> PBS: ")
-status_argv = identity_argv = checks = resource_names = shut_argv = protocol.no_command
+wait_argv = status_argv = identity_argv = checks = resource_names = shut_argv = protocol.no_command
 parse_identity = task_limit_error = lint = remedy = protocol.nothing
 shut_reason, slots, header_path = protocol.no_reason, protocol.one_slot, protocol.quoted_path
 

@@ -1,0 +1,117 @@
+"""What queue and accounting answer about a job decides whether another may begin after it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import RefusedError
+from jobkit.runs.after import Parent, Stands, judged, refuse
+from jobkit.schedulers import sge, slurm
+from jobkit.schedulers.protocol import PastJob
+from jobkit.schedulers.types import Array, JobId, Queued, State
+from tests.support.commands import jobkit, ran
+
+ONE = Array(first=1, last=1, offset=0, throttle=None)
+
+
+def past(job_id: str, *, well: bool, ended: bool = True) -> PastJob:
+    """Return a run of a job in the accounting."""
+    words = "COMPLETED" if well else "status 3"
+    return PastJob(
+        scheduler="slurm", job_id=job_id, name="p", user="u", queue="q", state=words, ended=ended, well=well
+    )
+
+
+def held(state: State, reason: str = "") -> tuple[Queued, ...]:
+    """Return what the queue holds of job 12."""
+    return (Queued(job_id="12", task=0, state=state, reason=reason),)
+
+
+@pytest.mark.parametrize(
+    ("queued", "accounts", "stands"),
+    [
+        (held(State.RUNNING), (), Stands.LIVES),
+        (held(State.PENDING), (past("12", well=False),), Stands.LIVES),  # it was requeued after it failed
+        (held(State.ERROR, "Eqw"), (past("12", well=False),), Stands.STUCK),
+        ((), (past("12", well=True),), Stands.WELL),
+        ((), (past("12", well=False), past("12", well=True)), Stands.WELL),
+        ((), (past("12_1", well=True), past("12_2", well=False)), Stands.BADLY),
+        ((), (past("12.1", well=True), past("12.2", well=True)), Stands.WELL),
+        ((), (past("12", well=False, ended=False),), Stands.LIVES),
+        ((), (past("121", well=True),), Stands.UNKNOWN),
+        ((), (), Stands.UNKNOWN),
+        ((), None, Stands.UNHEARD),
+        (None, (past("12", well=True),), Stands.UNHEARD),
+    ],
+)
+def test_how_a_job_stands(
+    queued: tuple[Queued, ...] | None, accounts: tuple[PastJob, ...] | None, stands: Stands
+) -> None:
+    assert judged(Parent(word="12"), queued, accounts, sge).stands is stands
+
+
+@pytest.mark.parametrize(
+    ("word", "stands", "hint"),
+    [
+        ("12", Stands.WELL, None),
+        ("12", Stands.LIVES, None),
+        ("any:12", Stands.BADLY, None),
+        ("any:12", Stands.UNHEARD, None),
+        ("12", Stands.BADLY, "any:12"),
+        ("12", Stands.UNHEARD, "any:12"),
+        ("12", Stands.UNKNOWN, "number"),
+        ("any:12", Stands.UNKNOWN, "number"),
+        ("any:12", Stands.STUCK, "qmod -cj 12"),
+    ],
+)
+def test_what_is_refused(word: str, stands: Stands, hint: str | None) -> None:
+    typed = "qmod -cj 12" if stands is Stands.STUCK else ""
+    parent = Parent(word=word, stands=stands, typed=typed, jobs=(JobId("12"),))
+    if hint is None:
+        refuse(parent)
+        return
+    with pytest.raises(RefusedError, match="nothing was submitted") as refused:
+        refuse(parent)
+    assert hint in refused.value.hint
+
+
+def test_the_option_names_each_job_with_its_kind() -> None:
+    after = (JobId("1"), JobId("2", well=True), JobId("3", well=True))
+    assert "--dependency=afterany:1,afterok:2:3" in slurm.submit_argv("job.sh", ONE, after)
+    assert slurm.wait_argv(JobId("9"), after[:1]) == tuple(
+        shlex.split("scontrol update JobId=9 Dependency=afterany:1")
+    )
+    assert sge.wait_argv(JobId("9"), after) == tuple(shlex.split("qalter -hold_jid 1,2,3 9"))
+
+
+SPEC = """\
+name: {name}
+workload: {workload}
+text: sample
+scheduler: local
+sweep: {{batch_size: 1}}
+repeats: 1
+resources: {{gpus: 0, cpus: 1}}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_here_begins_after_runs(tmp_path: Path) -> None:
+    """A run that failed is refused unless its end is enough; `apply` asks only for what it is given."""
+    (tmp_path / "bad.py").write_text("def bad(paragraphs):\n    raise ValueError('on purpose')\n")
+    for name, workload in (("bad", "./bad.py:bad"), ("good", "count")):
+        (tmp_path / f"{name}.yaml").write_text(SPEC.format(name=name, workload=workload))
+    assert jobkit("sweep", "bad.yaml", cwd=tmp_path).returncode == 4
+    [bad] = (tmp_path / "runs").iterdir()
+    refused = jobkit("sweep", "good.yaml", "--after", bad, cwd=tmp_path)
+    assert (refused.returncode, "did not end well (1 point: 1 failed" in refused.stderr) == (3, True)
+    ran("sweep", "good.yaml", "--after", f"any:runs/{bad.name}", cwd=tmp_path)
+    [good] = (tmp_path / "runs").glob("good-*")
+    assert f"after:\n- any:{bad}\n" in (good / "sweep.yaml").read_text()
+    assert "has a run already" in jobkit("sweep", "good.yaml", "--after", good, cwd=tmp_path).stderr
+    done = ran("apply", good, "--corpus", "sample", "--out", "tagged", "--after", good, cwd=tmp_path)
+    assert "has ended well" in done.stderr
+    assert str(bad) not in (tmp_path / "tagged" / "sweep.yaml").read_text()
