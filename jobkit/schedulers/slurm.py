@@ -217,19 +217,18 @@ def end_of(row: Mapping[str, str], steps: Sequence[Mapping[str, str]]) -> tuple[
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks; ``--test-only`` answers on stderr, good or bad, and uses up a job id (measured)."""
     span = f"--array={array.first}-{array.last}"
-    tested = ("sbatch", "--test-only", *array.option_words, span, script)
+    tested = f'{shlex.join(slurm_survey.STATES)}; exec sbatch --test-only "$@"'
     asked = [
         queue_check(NODES, partitions, request, PARTITION, nodes=True),
         Check(
-            tested,
-            lambda answer: None if answer.ok else f"sbatch refuses the job: {answer.said}",
-            _start_estimate,
+            ("sh", "-c", tested, "sbatch", *array.option_words, span, script),
+            partial(_test_refusal, request),
+            partial(_test_outlook, request),
         ),
     ]
     charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
     asked.append(Check(charged, partial(_charge_refusal, request)))
     reservations = ("scontrol", "-o", "show", "reservation")
-    asked.append(Check(slurm_survey.STATES, lambda _: None, partial(_down, request)))
     asked.append(Check(reservations, lambda _: None, partial(_before_maintenance, request)))
     show = ("sacctmgr", "-n", "-P", "show")
     if request.qos:
@@ -243,11 +242,21 @@ def _down(request: JobRequest, answer: Completed) -> str:
     return asked_for(request.queue, slurm_survey.states(answer.stdout).values(), PARTITION).down
 
 
-def _start_estimate(answer: Completed) -> str:
-    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``.
+def _test_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Return why ``--test-only`` refuses; it knows no node that is down, for which sbatch waits (measured)."""
+    if answer.ok or ("configuration is not available" in answer.said and _down(request, answer)):
+        return None
+    said = (line for line in answer.said.splitlines() if line.count("|") < 4)  # no row of `STATES`
+    return "\n".join(["sbatch refuses the job:", *said]).replace("\n", " ", 1)
+
+
+def _test_outlook(request: JobRequest, answer: Completed) -> str:
+    """Return that no node is up, or when the job would start: ``sbatch: Job 5 to start at 2026-01-02T...``.
 
     Slurm counts every running job with its whole walltime, and knows no job that is yet to come.
     """
+    if down := _down(request, answer):
+        return f"{down}: jobs wait for one"
     found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
     start_varies = "earlier if jobs end before their walltime, later if others go first"
     return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {start_varies}" if found else ""

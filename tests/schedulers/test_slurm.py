@@ -13,8 +13,17 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import expand_tasks
-from jobkit.schedulers.slurm_survey import STATES
-from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, SchedulerId, State
+from jobkit.schedulers.types import (
+    Accounted,
+    Array,
+    Check,
+    JobId,
+    JobRequest,
+    Queued,
+    Remedy,
+    SchedulerId,
+    State,
+)
 from tests.support.surveys import ARRAY, DATA, REQUEST, captured
 
 
@@ -318,10 +327,14 @@ def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None
 ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "sh": "charges", "sacctmgr": "qos"}
 
 
+def asked_first(check: Check) -> str:
+    return "sbatch" if "--test-only" in " ".join(check.argv) else check.argv[0]
+
+
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
     asked = slurm.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers[check.argv[0]]) for check in asked if check.argv[0] in answers]
+    said = [check.refusal(answers[asked_first(check)]) for check in asked if asked_first(check) in answers]
     return [text for text in said if text]
 
 
@@ -365,15 +378,21 @@ def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() ->
     assert maintenance.outlook(Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
 
 
-def test_a_partition_without_a_node_that_is_up_is_named() -> None:
-    said = [
-        check.outlook(captured("slurm/sinfo-down"))
-        for queue in (None, "gpu", "none")
-        for check in slurm.checks("job.sh", ARRAY, replace(REQUEST, queue=queue))
-        if check.argv == STATES
+def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
+    """``sbatch --test-only`` refuses it, in the words of a request that no node has; sbatch takes it."""
+    no_node = "allocation failure: Requested node configuration is not available\n"
+    answer = replace(captured("slurm/sinfo-down"), status=1, stderr=no_node)
+    tested = [
+        slurm.checks("job.sh", ARRAY, replace(REQUEST, queue=queue))[1] for queue in (None, "gpu", "none")
     ]
-    drained = "is up: n[1-2] drained: fan broken"
-    assert said == [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
+    drained = "is up: n[1-2] drained: fan broken: jobs wait for one"
+    words = [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
+    assert [check.outlook(answer) for check in tested] == words
+    assert [check.refusal(answer) for check in tested] == [
+        None,
+        None,
+        f"sbatch refuses the job: {no_node.strip()}",
+    ]
 
 
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
