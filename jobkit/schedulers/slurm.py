@@ -243,7 +243,7 @@ def _down(request: JobRequest, answer: Completed) -> str:
 
 
 def _test_refusal(request: JobRequest, answer: Completed) -> str | None:
-    """Return why ``--test-only`` refuses; it knows no node that is down, for which sbatch waits (measured)."""
+    """Return why ``--test-only`` refuses; of nodes that are down it does, and sbatch does not (measured)."""
     if answer.ok or ("configuration is not available" in answer.said and _down(request, answer)):
         return None
     said = (line for line in answer.said.splitlines() if line.count("|") < 4)  # no row of `STATES`
