@@ -42,6 +42,7 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
 )
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
+@shared.ceiling_option
 @shared.force_option
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @shared.wait_option

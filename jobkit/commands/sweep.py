@@ -28,6 +28,7 @@ run_options = shared.together(
     shared.preview_options,
     click.option("--new", is_flag=True, help="Start another run even if this sweep already has one."),
     shared.wait_option,
+    shared.ceiling_option,
     shared.force_option,
 )
 """The options that begin a run: of ``sweep`` and of ``tune``."""

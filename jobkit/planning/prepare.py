@@ -317,6 +317,7 @@ def read_named(
         else str(text_on_disk(spec.text, path.parent)),
         "device": device(spec, name),
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
+        "max_gpu_hours": (spec if "max_gpu_hours" in spec.model_fields_set else site).max_gpu_hours,
         "site": lookup.site_name,
         "template": lookup.template,
         "after": list(map(resolved, spec.after)),

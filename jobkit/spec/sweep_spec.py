@@ -411,6 +411,9 @@ class SweepSpec(_Part):
         Jobs and runs that must have ended well before: a number or a run folder; ``any:4711``: ended at all.
     max_parallel
         Most tasks at a time; ``null`` for no limit.
+    max_gpu_hours
+        The ceiling of the run: jobkit submits nothing, and no retry, with which it may take more GPU-hours.
+        ``null`` for none.
     pack
         How many points share one job, one after the other, each in a process of its own and with
         its own walltime: for points so short that the queue costs more than they do.
@@ -466,6 +469,7 @@ class SweepSpec(_Part):
     template: str | None = None
     after: fields.Parents = []
     max_parallel: fields.Positive | None = 4
+    max_gpu_hours: fields.PositiveNumber | None = None
     pack: fields.Positive = 1
     policy: Policy = Policy()
     find_max: FindMax | None = None
