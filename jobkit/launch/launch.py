@@ -313,7 +313,7 @@ def _is_spec_of(run: Prepared, path: Path) -> bool:
     before, has = spec.model_dump(mode="json"), spec.model_dump(mode="json", exclude_unset=True)
     now = _known(has, run.spec.model_dump(mode="json"), run.written.model_dump(mode="json"))
     before["resources"] |= {key: now["resources"][key] for key in run.auto}
-    ignored: dict[str, Any] = {"text": "", "after": [], "max_gpu_hours": None}
+    ignored: dict[str, Any] = {"text": "", "after": [], "max_gpu_hours": None, "on_end": None}
     return bool(before | ignored == now | ignored)
 
 

@@ -48,6 +48,7 @@ from jobkit.runs import journal
 from jobkit.runs.driver_lock import elsewhere
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import GONE_AFTER, PURPOSES, Role, read_journal
+from jobkit.runs.on_end import tell
 from jobkit.runs.reader import read_status
 from jobkit.runs.request import (
     WORDS,
@@ -649,9 +650,11 @@ def main() -> int:
     try:
         with local.as_driver(run_dir) as job_id:
             local.drive(run_dir, lambda _: None, job_id)
-        return run_follow_up(run_dir)
+        code = run_follow_up(run_dir)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    tell(run_dir)
+    return code
 
 
 if __name__ == "__main__":

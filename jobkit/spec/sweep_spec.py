@@ -25,7 +25,7 @@ from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_profiler, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
-from jobkit.spec.policy import Policy
+from jobkit.spec.policy import OnEnd, Policy
 from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
 from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
@@ -419,6 +419,8 @@ class SweepSpec(_Part):
         its own walltime: for points so short that the queue costs more than they do.
     policy
         What is done about each outcome: what is pruned, stopped, and run again.
+    on_end
+        Who is told, once, that the run has ended, has failed or needs you; ``null`` for nobody.
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
     profile
@@ -472,6 +474,7 @@ class SweepSpec(_Part):
     max_gpu_hours: fields.PositiveNumber | None = None
     pack: fields.Positive = 1
     policy: Policy = Policy()
+    on_end: OnEnd | None = None
     find_max: FindMax | None = None
     profile: Literal["off", "torch", "python"] = "off"
     tune: Tune = Tune()
