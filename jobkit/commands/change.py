@@ -42,6 +42,7 @@ from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasu
 )
 @click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shared.shard_options
+@shared.ceiling_option
 @shared.force_option
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @shared.wait_option
@@ -93,6 +94,7 @@ def resume(
     If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
     from jobkit.launch.resume import Asked, resumption_of
+    from jobkit.runs.on_end import tell
     from jobkit.runs.status import kind_of
 
     run = changed_run_named(run, "resume")
@@ -100,7 +102,9 @@ def resume(
     kind, resumption = kind_of(run), resumption_of(run)
     if follow_up:  # a person has submitted the run, perhaps with --force
         shared.force(click.get_current_context())
-        return resumption.follow_up(run.absolute())
+        ended = resumption.follow_up(run.absolute())
+        tell(run.absolute(), following=True)
+        return ended
     if any((*points, *only, max_parallel, *given.values())) and kind.unplanned(run):
         raise click.UsageError(
             f"{run}: {kind.subject} is not planned yet: to change the order, "

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="The run folder to make."
 )
 @shared.shard_options
+@shared.ceiling_option
 @shared.set_option
 @shared.after_option
 @shared.stand_in_option

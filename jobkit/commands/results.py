@@ -143,7 +143,10 @@ def collect(
 
 def print_table(run: Path) -> int:
     """Print the scaling table of a run; return the exit code of `jobkit collect`."""
+    from jobkit.runs.on_end import tell
+
     code: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
+    tell(run.absolute())
     return code
 
 

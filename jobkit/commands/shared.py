@@ -121,6 +121,23 @@ def preview_options(command: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
+def ceiling_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add ``--max-gpu-hours``, and pass it as a key that overrides that of the spec."""
+
+    @click.option(
+        "--max-gpu-hours",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="Refuse what takes the run beyond N GPU-hours.",
+    )
+    @wraps(command)
+    def call(max_gpu_hours: float | None, overrides: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 - of any option
+        words = () if max_gpu_hours is None else (f"max_gpu_hours={max_gpu_hours}",)
+        return command(overrides=(*overrides, *words), **given)
+
+    return call
+
+
 def say_jobs(run: Path, before: int = 0) -> None:
     """Print the ids of the jobs of a run, without so many that were submitted before."""
     from jobkit.runs.journal import read_journal

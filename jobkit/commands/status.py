@@ -112,14 +112,18 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
 
 def _settled(folder: Path) -> str:
     """Return the closing line of a run that is done, once what its jobs could not do is done for them."""
+    from jobkit.runs.on_end import tell
     from jobkit.runs.status import kind_of
 
     try:
-        return kind_of(folder).settle(folder)
+        closing = kind_of(folder).settle(folder)
     except OSError as error:
         terminal.note(f"jobkit: {file_error(error, folder).message}")
     except JobkitError as error:
         terminal.note(f"jobkit: {error}")
+    else:
+        tell(folder)
+        return closing
     return ""
 
 

@@ -28,6 +28,7 @@ run_options = shared.together(
     shared.preview_options,
     click.option("--new", is_flag=True, help="Start another run even if this sweep already has one."),
     shared.wait_option,
+    shared.ceiling_option,
     shared.force_option,
 )
 """The options that begin a run: of ``sweep`` and of ``tune``."""
@@ -166,7 +167,9 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     from jobkit.extensions.tune.answer import as_data, blocks
     from jobkit.extensions.tune.search import Tuning
     from jobkit.extensions.tune.steps import Candidate
+    from jobkit.runs.on_end import tell
 
+    tell(run_dir.absolute())
     answer = Tuning.read(run_dir.absolute())
     if as_json:
         terminal.say(terminal.as_json(as_data(answer)), nl=False)

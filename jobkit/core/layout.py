@@ -48,6 +48,8 @@ FOLLOW_SCRIPT = "follow.sh"
 PLAN_SCRIPT = "plan.sh"
 """Script of the job that reads and plans a corpus, and submits its shards."""
 WINNERS_FOLDER = "winners"
+ON_END = "on_end.{}.{}"
+"""Of an outlet: that it is called (``begun``), that it took the message (``sent``), or why not (``kept``)."""
 RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
 DRIVER_LOCK = ".driver.lock"
@@ -93,7 +95,7 @@ def refuse_contract_file(path: Path, option: str) -> None:
         *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
         *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
         *(PROVENANCE_FILE, FIND_SCRIPT, TUNE_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT),
-        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt", "after-*"),
+        *(RUN_LOCK, SEARCH_LOCK, DRIVER_LOCK, COPY_FILE, "job-*.sh", "tasks-*.txt", "after-*", "on_end.*"),
     )
     contract_folders = (
         *(FLAGS_FOLDER, BASELINES_FOLDER, CHECKS_FOLDER, LOGS_FOLDER),

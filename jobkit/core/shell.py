@@ -47,19 +47,20 @@ def run(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
+    text: str = "",
     timeout_s: float = 60.0,
 ) -> Completed:
     """Run a command and return its answer, also if it fails, is missing or hangs: the caller decides.
 
-    ``env``: the whole environment; by default that of this process. After ``timeout_s`` the command is
-    killed, and its status is 124.
+    ``env``: the whole environment; by default that of this process. ``text`` is its standard input. After
+    ``timeout_s`` the command is killed, and its status is 124.
     """
     argv = tuple(argv)
     try:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
             argv,
             env=None if env is None else dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if text else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -69,7 +70,7 @@ def run(
     except OSError as error:
         return Completed(argv, NOT_RUN, "", f"{argv[0]}: {error.strerror}")
     try:
-        streams = process.communicate(timeout=timeout_s)
+        streams = process.communicate(text.encode() or None, timeout_s)
     except subprocess.TimeoutExpired:
         _kill(process)
         return Completed(argv, NO_ANSWER, "", f"{argv[0]}: no answer within {timeout_s:g} s")

@@ -21,6 +21,7 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, say, shell_path
 from jobkit.core.units import format_count, format_hours, format_size, format_walltime, pauses
 from jobkit.launch import local, submission
+from jobkit.launch.ceiling import at_most, gpu_seconds, refuse_above, with_retries
 from jobkit.launch.job import Job, begin_after
 from jobkit.launch.submission import note_follow
 from jobkit.planning.prepare import Prepared
@@ -95,6 +96,7 @@ def submit_commands(run: Prepared, jobs: Sequence[Job] = ()) -> Iterator[tuple[s
         script,
         lambda limits: begin_after(jobs or submission.run_jobs(run, limits), run.spec, run.site),
     )
+    refuse_above(run.spec, asked_gpu_s(run, jobs))
 
 
 def commands_of(
@@ -114,6 +116,15 @@ def commands_of(
         before += [JobId(f"JOB{number}")] if job.role in FOLLOWED else []
     if limits is not None:
         submission.would_accept(scheduler, script, jobs)
+
+
+def asked_gpu_s(run: Prepared, jobs: Sequence[Job] = ()) -> float:
+    """Return the GPU-seconds that a run asks for at most; ``jobs`` as in `go`."""
+    asked = [job.request for job in jobs if job.request]
+    trial = run.points[:1] if run.find_script and not jobs else ()
+    return sum(one.gpus * one.walltime_s for one in asked) or gpu_seconds(
+        run.spec.resources, [*run.points, *trial]
+    )
 
 
 def headline(run: Prepared) -> str:
@@ -168,6 +179,7 @@ def go(
             local.drive(run_dir, progress.tick, job_id)
         return run_follow_up(run_dir) or None
     scheduler = by_name(spec.scheduler)
+    refuse_above(spec, asked_gpu_s(run, jobs))
     jobs = begin_after(jobs or submission.run_jobs(run), spec, run.site)
     script = run.more_files.get(jobs[0].script, run.script)
     for line in submission.would_accept(scheduler, script, jobs):
@@ -218,9 +230,8 @@ def request_line(run: Prepared) -> str:
     unit = "gpus" if resources.gpus else "cpus"
     number = sum(getattr(group.resources, unit) * len(group.points) for group in run.groups)
     number += getattr(run.groups[0].resources, unit) * trials
-    retries = ", retries not counted" if run.follow_script else ""
-    hours = format_hours(number * resources.walltime / 3600)
-    most = f"at most {hours} {unit[:-1].upper()}-hours{with_find}{retries}"
+    times = with_retries(spec.policy)
+    most = at_most(spec, number * resources.walltime, unit[:-1].upper(), times, with_find)
     each = request_words([group.resources for group in run.groups])
     sharing, jobs = (f", {spec.pack} points a job", "jobs ") if spec.pack > 1 else ("", "")
     sharing += f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else ""
@@ -302,7 +313,7 @@ def _is_spec_of(run: Prepared, path: Path) -> bool:
     before, has = spec.model_dump(mode="json"), spec.model_dump(mode="json", exclude_unset=True)
     now = _known(has, run.spec.model_dump(mode="json"), run.written.model_dump(mode="json"))
     before["resources"] |= {key: now["resources"][key] for key in run.auto}
-    ignored = {"text": "", "after": []}
+    ignored: dict[str, Any] = {"text": "", "after": [], "max_gpu_hours": None, "on_end": None}
     return bool(before | ignored == now | ignored)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 
 from jobkit.core import layout, terminal
 from jobkit.core.errors import ExitCode, JobkitError, RefusedError, UnknownError, file_error, lost_file
@@ -26,8 +27,9 @@ from jobkit.core.frozen import keyed
 from jobkit.core.knobs import CPU
 from jobkit.core.records import FULL, Outcome, Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
-from jobkit.core.units import format_count, format_size, format_walltime
+from jobkit.core.units import format_count, format_hours, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch.ceiling import HOUR_S, at_most, gpu_seconds, refuse_above
 from jobkit.launch.job import Job, announce, begin_after, find_job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
     SubmissionUnconfirmed,
@@ -46,6 +48,7 @@ from jobkit.runs import journal
 from jobkit.runs.driver_lock import elsewhere
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import GONE_AFTER, PURPOSES, Role, read_journal
+from jobkit.runs.on_end import tell
 from jobkit.runs.reader import read_status
 from jobkit.runs.request import (
     WORDS,
@@ -134,7 +137,7 @@ def refuse_moved_run(run_dir: Path, *, by_hand: bool = False) -> None:
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed by the ``key=value`` of each ``--set``."""
     # Keys that `--set` may change: no point's own figures depend on them
-    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "after")
+    changeable = ("resources", "environment", "max_parallel", "max_gpu_hours", "pack", "policy", "after")
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in changeable:
@@ -465,7 +468,9 @@ def run_again(
         for point in run.points[:1]:
             warn_stand_in(point.point)
         goes_on = resumption_of(run_dir)
-        again = goes_on.decide(run, spec, only, tuple(overrides))
+        given = tuple(word for word in overrides if not word.startswith("max_gpu_hours="))
+        again = goes_on.decide(run, spec, only, given)
+        _keep_ceiling(run, spec, again)
         if not again:
             return goes_on.nothing(run, spec, wait=wait)
         points = _points(run, again)
@@ -526,6 +531,7 @@ def run_follow_up(run_dir: Path) -> int:
                 for line in scheduler_calls.throttle(by_name(spec.scheduler), run_dir, most, arrays):
                     note(line)
             again = goes_on.decide(run, spec, ("failed",), strictly=True)
+            _keep_ceiling(run, spec, again)
             if not again:
                 return goes_on.nothing(run, spec, by_itself=True) or 0
             _, left, reasons = resume(run_dir, spec, run, again)
@@ -538,6 +544,20 @@ def run_follow_up(run_dir: Path) -> int:
     for line in reasons:
         note(line)
     return 0
+
+
+def _keep_ceiling(run: RunStatus, spec: SweepSpec, again: Sequence[RetryGroup]) -> None:
+    """Refuse what goes above the ceiling of a run; journal a ceiling that a person has changed."""
+    asked_s = sum(gpu_seconds(group.spec.resources, _points(run, [group])) for group in again)
+    took = [one.elapsed_s for one in run.points if one.standing is PointStanding.DONE and one.elapsed_s]
+    if asked_s and not runs_here(spec.scheduler):
+        mean = spec.resources.model_copy(update={"walltime": fmean(took or [0])})
+        hours = format_hours(gpu_seconds(mean, _points(run, again)) / HOUR_S)
+        probably = f"; probably {hours}, by the points that are done" if took else ""
+        note(f"{at_most(spec, asked_s, 'GPU', 1)}{probably}")
+    refuse_above(spec, asked_s, run.folder)
+    if spec.max_gpu_hours != spec_of_run(run.folder).max_gpu_hours:
+        journal.note(run.folder, "ceiling", max_gpu_hours=spec.max_gpu_hours)
 
 
 def _points(run: RunStatus, again: Sequence[RetryGroup]) -> list[Point]:
@@ -612,6 +632,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     warn_again(note, spec, points)
     submission.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
     if not runs_here(spec.scheduler):
+        refuse_above(spec, gpu_seconds(spec.resources, points[:1]), run_dir)
         submission.submit(run_dir, spec, [find_job(len(points))])
         note_next(f"jobkit collect {shell_path(run_dir)}")
         return 0
@@ -629,9 +650,11 @@ def main() -> int:
     try:
         with local.as_driver(run_dir) as job_id:
             local.drive(run_dir, lambda _: None, job_id)
-        return run_follow_up(run_dir)
+        code = run_follow_up(run_dir)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    tell(run_dir)
+    return code
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from jobkit.planning.prepare import Prepared
 from jobkit.runs import journal
 from jobkit.runs.after import prepare_round
 from jobkit.runs.journal import FOLLOWED, Role
+from jobkit.runs.on_end import address_of
 from jobkit.runs.status import RunStatus
 from jobkit.runs.trials import SearchGoal
 from jobkit.runs.which_run import remember
@@ -262,6 +263,8 @@ def write_files(run: Prepared, run_dir: Path) -> None:
     """Write the files of every run folder, into a folder that does not exist yet."""
     if runs_here(run.spec.scheduler):
         check_programs()
+    if run.spec.on_end and run.spec.on_end.webhook:
+        address_of(run.spec.on_end.webhook)
     layout.make_run_folder(run_dir, group=run.site.group_can_read)
     users = run.points[0].files  # of which the workload consists
     for file in users:

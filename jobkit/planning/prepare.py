@@ -309,7 +309,7 @@ def read_named(
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
     if text is None or workload is None or site is None:
         raise AssertionError  # load_spec has raised already; for the type checker
-    name = site.scheduler
+    name, told = site.scheduler, (spec if "on_end" in spec.model_fields_set else site).on_end
     decided: dict[str, object] = {
         "scheduler": name,
         "text": spec.text
@@ -317,6 +317,8 @@ def read_named(
         else str(text_on_disk(spec.text, path.parent)),
         "device": device(spec, name),
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
+        "on_end": told and told.of_folder(path.parent),
+        "max_gpu_hours": (spec if "max_gpu_hours" in spec.model_fields_set else site).max_gpu_hours,
         "site": lookup.site_name,
         "template": lookup.template,
         "after": list(map(resolved, spec.after)),

@@ -178,6 +178,8 @@ def read_journal(run: Path) -> Journal:
                 journal.asked |= frozenset(str(key) for key in event.get("asked") or ())
         if kind == "throttled" and not event.get("refused") and isinstance(most := event.get("most"), int):
             journal.given += (f"max_parallel={most or 'null'}",)
+        if kind == "ceiling" and isinstance(hours := event.get("max_gpu_hours"), int | float | None):
+            journal.given += (f"max_gpu_hours={hours or 'null'}",)
         if kind == "left" or (submission is not None and submission.role in {Role.POINTS, *PLANNERS}):
             journal.left = event if kind == "left" else None
         if submission is not None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import ExitCode, JobkitError, NotFoundError
 from jobkit.core.extensions import of_name, of_run
@@ -27,6 +27,9 @@ from jobkit.runs.journal import ADDERS, PLANNERS, Accounts, JobTask, Role, Submi
 from jobkit.runs.tries import Progress, Try, elapsed_s, progress_of, task_s, try_that_counts
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import JobId, Queued, State
+
+if TYPE_CHECKING:
+    from jobkit.spec.sweep_spec import SweepSpec
 
 NextStep = tuple[str, str]  # a command, and what it does; empty if the command says so
 
@@ -113,6 +116,10 @@ class RunKind:
     def awaited(self, folder: Path) -> Role | None:
         """Return the role of the job without whose end the run cannot go on; ``None`` if there is none."""
         return None
+
+    def search_s(self, spec: SweepSpec) -> float:
+        """Return how long the job that adds points may take at most."""
+        return spec.resources.walltime
 
     def places(self, folder: Path) -> tuple[str, ...]:
         """Return the folders that the points read besides text and model: a container must see them."""

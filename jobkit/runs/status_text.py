@@ -19,6 +19,7 @@ from jobkit.core.layout import names
 from jobkit.core.records import Outcome, described
 from jobkit.core.terminal import printable, relative_path, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, format_list, moment
+from jobkit.runs import on_end
 from jobkit.runs.hints import (
     HARMLESS,
     FixKind,
@@ -108,6 +109,8 @@ def _about(run: RunStatus) -> Iterator[str]:
     if warning := stand_in_warning(run):
         yield plain(warning)
     yield from run.kind.status_lines(run)
+    if told := on_end.states(run.folder):
+        yield plain("on_end: " + ", ".join(f"{name} {state}" for name, state in told.items()))
     if run.saved is not None:
         gpus, (points, seconds) = run.requested.gpus, run.saved
         time = f"{format_about(seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
@@ -409,6 +412,7 @@ def run_json(run: RunStatus, folder: str) -> Json:
             }
             for job in run.jobs
         ],
+        "on_end": on_end.states(run.folder),
         "notices": notices,
         "next": [{"command": step.command, "does": step.does} for step in steps],
         "notes": list(run.notes),

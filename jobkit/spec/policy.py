@@ -1,10 +1,11 @@
-"""What is to be done about each outcome: the spec's ``policy``. Pure."""
+"""What is to be done about each outcome, and at the end: the spec's ``policy`` and ``on_end``. Pure."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from jobkit.spec.axes import Percent
 from jobkit.spec.fields import STRICT, number_written
@@ -134,3 +135,57 @@ class Policy(_Part):
     bug: Bug = Bug()
     quarantine: Quarantine = Quarantine()
     follow_up: bool = True
+
+
+class Webhook(_Part):
+    """An address to which the message is posted, by its variable or its file: a spec never has it.
+
+    Attributes
+    ----------
+    env
+        The variable that has the address.
+    file
+        The file that has it, which only you can read.
+    format
+        ``text`` is what Slack and Mattermost show, ``teams`` a card.
+    """
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    file: Annotated[str, Field(min_length=1)] | None = None
+    format: Literal["text", "teams"] = "text"
+
+    @model_validator(mode="after")
+    def _has_a_source(self) -> Webhook:
+        if bool(self.env) == bool(self.file):
+            raise ValueError("should have env or file, the variable or the file that has the address")
+        return self
+
+
+class OnEnd(_Part):
+    """Who is told, once a run, that it has ended, has failed or needs you.
+
+    Attributes
+    ----------
+    command
+        A program and its arguments, which gets the message as JSON; no shell reads them.
+    webhook
+        An address that gets it.
+    """
+
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    webhook: Webhook | None = None
+
+    @property
+    def outlets(self) -> dict[str, Webhook | list[str]]:
+        given = {"command": self.command, "webhook": self.webhook}
+        return {name: outlet for name, outlet in given.items() if outlet}
+
+    def of_folder(self, folder: Path) -> OnEnd:
+        """Return it with program and file as seen from anywhere, for a spec in this folder."""
+        command, webhook = self.command, self.webhook
+        if command and "/" in command[0]:
+            command = [str(folder.absolute() / Path(command[0]).expanduser()), *command[1:]]
+        if webhook and webhook.file:
+            path = folder.absolute() / Path(webhook.file).expanduser()
+            webhook = webhook.model_copy(update={"file": str(path)})
+        return OnEnd(command=command, webhook=webhook)

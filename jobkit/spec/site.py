@@ -14,7 +14,8 @@ from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.terminal import SCHEDULER_WORDS, suggest
 from jobkit.core.units import format_count, format_walltime
 from jobkit.schedulers.registry import brought_folders, by_name, own_option
-from jobkit.spec.fields import STRICT, Line, SchedulerName, Word
+from jobkit.spec.fields import STRICT, Line, PositiveNumber, SchedulerName, Word
+from jobkit.spec.policy import OnEnd
 from jobkit.spec.yaml_files import raise_faults, read_document, validated
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class Site(BaseModel):
         Where run folders go on this site; ``null`` for ``runs/`` here.
     group_can_read
         Whether the group of a run folder can read it; else only you can.
+    max_gpu_hours
+        The ceiling of a run where the spec names none, as in the spec.
+    on_end
+        Who is told of the end of a run where the spec says nothing, as in the spec.
     pack
         How many points share a job where the spec does not say: for sites that forbid many short jobs.
     on
@@ -122,6 +127,8 @@ class Site(BaseModel):
     kill_wait_s: Annotated[int, Field(ge=1)] = 30
     runs_dir: str | None = None
     group_can_read: bool = False
+    max_gpu_hours: PositiveNumber | None = None
+    on_end: OnEnd | None = None
     pack: Annotated[int, Field(ge=1)] = 1
     on: Word | None = None
     nodes_ask: bool = True

@@ -25,7 +25,7 @@ from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_profiler, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
-from jobkit.spec.policy import Policy
+from jobkit.spec.policy import OnEnd, Policy
 from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
 from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
@@ -411,11 +411,16 @@ class SweepSpec(_Part):
         Jobs and runs that must have ended well before: a number or a run folder; ``any:4711``: ended at all.
     max_parallel
         Most tasks at a time; ``null`` for no limit.
+    max_gpu_hours
+        The ceiling of the run: jobkit submits nothing, and no retry, with which it may take more GPU-hours.
+        ``null`` for none.
     pack
         How many points share one job, one after the other, each in a process of its own and with
         its own walltime: for points so short that the queue costs more than they do.
     policy
         What is done about each outcome: what is pruned, stopped, and run again.
+    on_end
+        Who is told, once, that the run has ended, has failed or needs you; ``null`` for nobody.
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
     profile
@@ -466,8 +471,10 @@ class SweepSpec(_Part):
     template: str | None = None
     after: fields.Parents = []
     max_parallel: fields.Positive | None = 4
+    max_gpu_hours: fields.PositiveNumber | None = None
     pack: fields.Positive = 1
     policy: Policy = Policy()
+    on_end: OnEnd | None = None
     find_max: FindMax | None = None
     profile: Literal["off", "torch", "python"] = "off"
     tune: Tune = Tune()

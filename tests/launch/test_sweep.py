@@ -67,7 +67,7 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
 @pytest.mark.parametrize(
     ("overrides", "phrases"),
     [
-        ((), ("2 CPUs, 1GiB of memory and 00:10:00 a point, 4 at", "5.0 CPU-hours, retries not counted")),
+        ((), ("2 CPUs, 1GiB of memory and 00:10:00 a point, 4 at", "5.0 CPU-hours, 75.0 with all retries")),
         (GPU, ("1 v100 GPU, 2 CPUs, ", "at most 2.5 GPU-hours")),
         (("resources.gpus=2", "max_parallel=null"), ("2 GPUs, 4 CPUs, ", "00:10:00 a point: ", "5.0 GPU-")),
         ((*GPU, "pack=4", "max_parallel=2"), ("4 points a job, 2 jobs at a time", "2.5 GPU-hours")),
@@ -77,7 +77,7 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
 def test_what_is_requested_and_what_it_comes_to(overrides: tuple[str, ...], phrases: tuple[str, ...]) -> None:
     line = launch.request_line(ready(*overrides))
     assert [phrase for phrase in phrases if phrase not in line] == []
-    assert ("retries not counted" in line) == ("policy.follow_up=false" not in overrides)
+    assert ("with all retries" in line) == ("policy.follow_up=false" not in overrides)
 
 
 def test_the_points_are_counted_with_their_repeats() -> None:

@@ -89,6 +89,7 @@ from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
+from jobkit.runs.on_end import tell
 from jobkit.runs.reader import read_status
 from jobkit.runs.request import WORDS, RetryGroup, enough
 from jobkit.runs.status import ENDINGS, RunStatus, first_task, point_named, run_id_of
@@ -277,6 +278,7 @@ def report_end(run_dir: Path) -> int:
     """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
     data = finish(run_dir)
+    tell(run_dir)
     (run,) = read_status([run_dir])
     terminal.say(
         # shards that are listed one by one at the end

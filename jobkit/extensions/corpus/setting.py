@@ -118,7 +118,10 @@ def find_setting(
 
 def refuse_keys(overrides: Sequence[str]) -> None:
     # Keys that `--set` may change: none of the measured setting
-    changeable = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler", "nan", "after")
+    changeable = (
+        *("resources", "environment", "max_parallel", "max_gpu_hours", "pack", "policy", "on_end"),
+        *("scheduler", "nan", "after"),
+    )
     for override, key in zip(overrides, keys_of(overrides), strict=True):
         if key.partition(".")[0] not in changeable:
             shown = hide_override(override, SweepSpec)
@@ -142,6 +145,9 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     given = without(options.overrides, "scheduler")  # which is chosen apart
     spec = load_spec(run / SPEC_FILE, ("after=[]", *found, *given))
     spec, site, why = _placed(spec, options, before.scheduler)
+    if "max_gpu_hours" not in keys_of(given):  # that of the measurements was for them alone
+        update = {"max_gpu_hours": site.max_gpu_hours, "on_end": spec.on_end or site.on_end}
+        spec = spec.model_copy(update=update)
     refuse_missing_packages(spec, site)
     first = alike[0].point if alike else points[0]
     if first.model and not Path(first.model.path).is_dir():

@@ -37,6 +37,7 @@ from jobkit.extensions.corpus.readers import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.streams import foreign_word
 from jobkit.extensions.corpus.tables import BY_ROWS
+from jobkit.launch.ceiling import at_most, with_retries
 from jobkit.launch.launch import request_words
 from jobkit.planning.job_script import PointScript
 from jobkit.planning.texts import estimated_lengths
@@ -529,7 +530,10 @@ def _request(prospect: CorpusSummary) -> str:
         return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
     where = f"({setting.spec.scheduler}, site {setting.site.name})"
     more = f"; {len(plan.needs):,} with more memory, by a script of its own (job-2.sh)" if plan.needs else ""
-    return f"each shard: {request_words([resources])}{why} {where}{more}"
+    number, unit = (resources.gpus, "GPU") if resources.gpus else (resources.cpus, "CPU")
+    most_s = len(plan.shards) * number * resources.walltime
+    most = at_most(setting.spec, most_s, unit, with_retries(setting.spec.policy))
+    return f"each shard: {request_words([resources])}{why} {where}{more}; {most}"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:

@@ -35,6 +35,7 @@ from jobkit.extensions.tune.steps import (
     switches_of,
 )
 from jobkit.launch import launch, local
+from jobkit.launch.ceiling import at_most, refuse_above
 from jobkit.launch.job import Job, begin_after, follow_job
 from jobkit.launch.resume import Resumption, has_ended
 from jobkit.launch.submission import Check, note_follow, submit, wait_for_points, write_run
@@ -68,6 +69,8 @@ LOOKS = 3
 AGAIN = 12
 SHORT_S = 300
 """The budget up to which a search is short: it measures half as many calls a worker."""
+MOST_JOBS = 3
+"""How often jobkit submits the job of a search by itself: two of these jobs may be killed."""
 SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
 
@@ -300,12 +303,25 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
+def _most(run: Prepared, goal: TuneGoal) -> str:
+    """Return what the job of a search asks for at most, in a line; two more may follow it."""
+    asked = resources(run.spec, run.points[0], goal)
+    number, unit = (asked.gpus, "GPU") if asked.gpus else (asked.cpus, "CPU")
+    times = MOST_JOBS if run.follow_script else 1
+    return at_most(run.spec, number * asked.walltime, unit, times)
+
+
 def dry_run(preview: launch.Preview, run: Prepared, goal: TuneGoal, source: Path) -> int:
     """Print what a search takes at most and the submit commands, or its script."""
     scheduler = run.spec.scheduler
     used = f"scheduler {scheduler} ({run.why}), site {run.site.name}"
     submits = () if runs_here(scheduler) else launch.submit_commands(run, _first_jobs(run, goal))
-    plan = [*headline(goal, run.spec).splitlines(), *filter(None, [launch.model_warning(run)]), used]
+    plan = [
+        *headline(goal, run.spec).splitlines(),
+        _most(run, goal),
+        *filter(None, [launch.model_warning(run)]),
+        used,
+    ]
     script = (run.run_dir / TUNE_SCRIPT, run.more_files[TUNE_SCRIPT])
     return launch.dry_run(preview, run.spec, source, plan, script, submits)
 
@@ -324,7 +340,7 @@ def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[
 def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool, detach: bool = False) -> int | None:
     """Search here, or submit the search and the job that follows it; return as `launch.go`."""
     run_dir, spec = run.run_dir, run.spec
-    note("\n".join(filter(None, (headline(goal, spec), launch.model_warning(run)))))
+    note("\n".join(filter(None, (headline(goal, spec), _most(run, goal), launch.model_warning(run)))))
     write = partial(write_run, run, check)
     if runs_here(spec.scheduler):
         write()
@@ -384,13 +400,14 @@ class TuneResumption(Resumption):
         if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
             note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
             return ExitCode.TO_COME
-        # how often jobkit submits the job of a search by itself: two of these jobs may be killed
-        if by_itself and len(searches) >= 3:
+        if by_itself and len(searches) >= MOST_JOBS:
             searched = format_count(len(searches), "job")
             note(f"{searched} of this search ended early: jobkit resume goes on with it")
             return 0
         tuning = Tuning.read(run_dir)
         index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
+        asked = resources(spec, run.points[0].point, tuning.goal)
+        refuse_above(spec, asked.gpus * asked.walltime, run_dir)
         jobs, site = _jobs(index, follow=spec.policy.follow_up), load_site(spec.site, spec.scheduler)
         submit(run_dir, spec, begin_after(jobs, spec, site))
         if wait:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from jobkit.answers.loads import NONE, Loads, read_lengths
 from jobkit.answers.objective import Finals
@@ -41,6 +41,9 @@ from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
 from jobkit.runs.status import NextStep, PointResult, RunKind, RunStatus
 from jobkit.runs.tries import task_s, timed
+
+if TYPE_CHECKING:
+    from jobkit.spec.sweep_spec import SweepSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +208,9 @@ class TuneRun(RunKind):
 
     def finished(self, folder: Path) -> bool:
         return (folder / SETTING_FILE).is_file()
+
+    def search_s(self, spec: SweepSpec) -> float:
+        return super().search_s(spec) + spec.tune.budget
 
     def awaited(self, folder: Path) -> Role | None:
         return None if self.finished(folder) else Role.TUNE
