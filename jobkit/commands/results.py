@@ -20,7 +20,7 @@ from jobkit.core.knobs import CPU
 from jobkit.core.layout import is_run_folder, read_points
 from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
-from jobkit.core.units import format_count, format_list, parse_size
+from jobkit.core.units import format_count, format_list, parse_duration, parse_size
 from jobkit.runs.status import kind_of
 from jobkit.runs.which_run import find_run, how_to_begin, refuse_unmeasured, run_or_latest, usual
 
@@ -376,6 +376,7 @@ DAYS = 7
     metavar="FILE",
     help="What sacct --parsable2 or qacct -j has printed.",
 )
+@click.option("--sampled-every", metavar="DURATION", help="How often Slurm samples memory.")
 @click.option("--hash-users", is_flag=True, help="Print no name of a user, but a hash.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option(
@@ -481,6 +482,7 @@ def _of_jobs(ids: tuple[str, ...], options: Mapping[str, Any], scheduler: str, f
         scheduler=scheduler,
         file=options["file"],
         hide=options["hash_users"],
+        sampled_s=parse_duration(every) if (every := options["sampled_every"]) else None,
     )
     groups = output.worst_first(history, float(hours[1]))
     if form:

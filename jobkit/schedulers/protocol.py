@@ -206,7 +206,7 @@ class PastJob:
     cpus: int = 1  # requested
     held_cpus: int = 0  # that it got: more on whole nodes and with hyperthreads; 0 if as requested
     cpu_s: float | None = None  # CPU time that it used
-    processes: int = 1  # how many tasks its largest step had at once
+    processes: int = 1  # the most tasks of its steps at one time
     tasks: int = 0  # requested, if its command line does so
     gpus: int = 0  # requested
     held_gpus: int = 0  # that it got: more on whole nodes; 0 if not known

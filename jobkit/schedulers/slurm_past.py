@@ -32,7 +32,7 @@ COLUMNS = (
 EXPORTED = (*COLUMNS[:-1], "Account", "Submit", "SubmitLine", COLUMNS[-1])
 CELLS = (*EXPORTED, "Elapsed", "Timelimit")  # a person's export may have these in place of ...Raw
 NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
-CACHED = "may count the page cache"
+CACHED, SAMPLED_S = "may count the page cache", 30  # the default of JobAcctGatherFrequency
 _HEADER = re.compile(r"\w+(\|[0-9a-f]{6}\||\W)(?:\w+\1)*\w*\s*")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
@@ -42,7 +42,7 @@ _OF_JOB, _OF_SUBMISSION, _OF_REQUEST, _OF_STEP = (
         "JobID User Partition State Start End ElapsedRaw Elapsed TotalCPU AllocTRES",
         "Account Submit SubmitLine JobName",
         "Timelimit TimelimitRaw ReqMem AllocCPUS NNodes ReqTRES AllocTRES",
-        "Start End NTasks MaxRSS TRESUsageInMax TRESUsageInTot",
+        "JobID Start End NTasks MaxRSS TRESUsageInMax TRESUsageInTot",
     )
 )
 _STATE, _NODES, _TOTAL = map(CELLS.index, ("State", "NNodes", "TRESUsageInTot"))
@@ -83,9 +83,7 @@ def argvs(whose: Whose, days: Sequence[date], site: str) -> tuple[tuple[str, ...
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs; the rows of a job's steps follow its own (measured). Without a header, `COLUMNS`."""
     known, rows = slurm.statuses(site), list[Row]()
-    every = (
-        0.0 if CACHED in " ".join(how_measured(site)) else _sampled_s(site) or 30.0
-    )  # the default of JobAcctGatherFrequency
+    every = 0.0 if CACHED in " ".join(how_measured(site)) else _sampled_s(site) or SAMPLED_S
     defaults = _defaults(site)
     for row in chain(_rows(lines), (("",),)):
         name, _, step = row[0].partition(".")
@@ -181,13 +179,16 @@ def _used(cpu: str, steps: Sequence[Row], nodes: int) -> dict[str, Any]:
 
     MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
     peak. The tasks of a step over several nodes are taken to be spread evenly. Some versions leave TotalCPU
-    at 0 and have it in the TRES of the steps.
+    at 0 and have it in the TRES of the steps. The script itself is no task next to those of its steps.
     """
-    cpu_s, held, process, processes = seconds_of(cpu), 0, 0, 0 if steps else 1
+    cpu_s, held, process = seconds_of(cpu), 0, 0
     changes, gpus = list[tuple[str, int]](), list[str]()  # of the memory, with their times
-    for begun, over, tasks, rss, most, total in map(_OF_STEP, steps):
+    at_once = list[tuple[str, int]]()  # of the tasks; steps within one second may have been parallel
+    for name, begun, over, tasks, rss, most, total in map(_OF_STEP, steps):
         number, size = _whole(tasks), bytes_of(rss) or 0
-        processes, process = max(processes, number), max(process, size)
+        process = max(process, size)
+        if not name.endswith((".batch", ".interactive")):
+            at_once += ((begun, number), (over if begun < over else f"{over}~", -number))
         if number > 1 and size:
             whole = bytes_of(_part(total, "mem")) if nodes == 1 else None
             size = size * math.ceil(number / nodes) if whole is None else whole
@@ -198,6 +199,7 @@ def _used(cpu: str, steps: Sequence[Row], nodes: int) -> dict[str, Any]:
             gpus.append(most)
     if len(steps) > 1:
         held = max((held, *accumulate(by for _, by in sorted(changes))))
+    processes = max((1, *accumulate(by for _, by in sorted(at_once))))
     if not cpu_s:
         cpu_s = math.fsum(filter(None, [seconds_of(_part(step[_TOTAL], "cpu")) for step in steps])) or cpu_s
     known = nodes == 1 or sum(max(1, _whole(step[_NODES])) for step in steps) >= nodes
@@ -326,9 +328,12 @@ def how_measured(site: str) -> tuple[str, ...]:
         sentences += [f"MaxRSS is of the control group (JobAcctGatherType): it {cache}."]
     elif gather and "usepss" not in params and "noshare" not in params:
         sentences += ["MaxRSS adds up the processes of a task: memory that they share counts for each."]
+    shorter = "the accounting does not see a peak that is shorter"
     if every:
-        shorter = "the accounting does not see a peak that is shorter"
         sentences += [f"Memory is sampled every {every:.0f} s: {shorter}."]
+    elif "JobAcctGatherFrequency" not in found and not gather:
+        taken = f"Memory is taken to be sampled every {SAMPLED_S} s, Slurm's default"
+        sentences += [f"{taken}: {shorter}. --sampled-every 1s says what your site has."]
     elif not gather.endswith("none"):
         sentences += ["Memory is sampled: the accounting does not see a short peak."]
     return tuple(sentences)

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -326,7 +327,7 @@ def test_a_person_reads_a_line_for_each_name_and_request_and_then_all_about_one(
     assert (arr[1], "45 % of 300.0 MiB   2 % of 00:05:00" in arr[2]) == ("3", True)
     text = "".join(jobkit("waste", "--name", name).stdout for name in ("arr", "steps", "oom"))
     assert "#SBATCH --mem=600M" not in text, "a job of 11 s may have held more"
-    assert "not known: sampled every 30 s, ran 11 s at most" in text
+    assert "not known: jobs ran 11 s at most, and ten samples take 300 s" in text
     assert "#SBATCH --mem=300M" in text, "one that ran out of memory needs more"
     assert "nothing shows how often the next has enough" in text
     assert "1 job ran out of memory" in text
@@ -350,6 +351,69 @@ def test_the_largest_figure_of_each_resource_is_shown_first() -> None:
     text = as_text(blocks(every, worst_first(every), table=True))
     assert "Less to gain" in text
     assert "as a share of the largest" in text
+
+
+def page(*jobs: PastJob) -> str:
+    history = History("slurm", jobs)
+    return as_text(blocks(history, worst_first(history)), None)
+
+
+FITTING = replace(
+    JOB, memory_bytes=400 * MIB, held_bytes=90 * MIB, walltime_s=300.0, elapsed_s=100.0, cpus=1, cpu_s=90.0
+)
+FAILED = replace(FITTING, job_id="2", well=False, state="status 1")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ([FITTING], "The request fits: change nothing"),
+        (
+            [replace(FITTING, gpus=1)],
+            "use of the GPU.\nThese parts of the request fit: memory, walltime, CPUs",
+        ),
+        ([replace(FITTING, processes=2)], "These parts of the request fit: memory, walltime."),
+        ([FITTING, FAILED], "1 job failed (status 1): that does not show what a whole run needs"),
+        ([FAILED], "No job completed"),
+        ([replace(FAILED, outcome=Outcome.RAM_OOM, sampled_s=300.0)], "more than 90.0 MiB"),
+        ([replace(JOB, name="short-1")], "Try --name 'short-*'"),
+        ([replace(JOB, elapsed_s=4.0)] * 10, "Half of the jobs ran 4 s or less"),
+    ],
+)
+def test_a_verdict_names_no_more_than_what_is_known(jobs: list[PastJob], said: str) -> None:
+    text = page(*jobs)
+    assert said in text
+    assert ("The request fits" in text) == (jobs == [FITTING])
+    assert "Use of memory is not known" not in text
+    assert ("as it is" in text) == any(job.well and job.cpus == 1 for job in jobs)
+
+
+def test_what_jobkit_knows_of_a_failed_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "letters-20261126-142847-2ae2"
+    shutil.copytree(DATA.parent / "golden" / "runs" / run.name, run)
+    assert f"jobkit status runs/{run.name}" in page(FITTING, replace(FAILED, name=run.name))
+
+
+def test_each_job_that_cannot_be_judged_counts_once() -> None:
+    """For want of samples and of a figure of its GPU; and no column that decides on the order is left out."""
+    short = [
+        replace(JOB, job_id=f"{number}", name="gpu", gpus=1, sampled_s=300.0, elapsed_s=2.0)
+        for number in range(4)
+    ]
+    again = replace(JOB, job_id="9", name="more", again=True, well=False)
+    jobs = History("slurm", [*short, again, replace(JOB, job_id="9", name="more", held_bytes=None)])
+    groups = worst_first(jobs)
+    text = as_text(blocks(jobs, groups, table=True), None)
+    assert "5 jobs of 2 names of me on Slurm" in text
+    assert "5 jobs, 1.35 CPU-hours could not be judged in full" in text
+    (counts,) = re.findall(r'"not_judged": (.*?), "groups"', "".join(as_json(jobs, groups)))
+    assert sum(json.loads(counts).values()) == 5
+    busy = replace(JOB, name="busy", gpus=1, gpu_percent=10.0, elapsed_s=9.0)
+    idle = replace(JOB, name="idle", gpus=1, gpu_percent=0.0)
+    some = History("slurm", [busy, idle])
+    rows = as_text(blocks(some, worst_first(some), table=True), None).partition("─\n")[2].splitlines()
+    assert [row.split()[2] for row in rows[:2]] == ["?", "<0.01"]
 
 
 def test_a_whole_node_keeps_its_cpus_and_gpus_from_others() -> None:
@@ -482,7 +546,7 @@ def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Pa
     (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
     table = jobkit("waste", "--from", "sacct.txt", "--all").stdout
     assert "60 jobs of 2 users on Slurm" in table
-    assert "3 jobs, 2.5 hours could not be judged: no MaxRSS (3)" in table
+    assert "3 jobs, 10 CPU-hours could not be judged in full: no MaxRSS (3)" in table
     hidden = jobkit("waste", "--from", "sacct.txt", "--hash-users", "--csv").stdout.splitlines()
     assert [line.split(",")[2:4] for line in hidden] == [["name", "jobs"], ["fit", "30"], ["fit", "30"]]
     assert "user0" not in "".join(hidden)
@@ -498,6 +562,14 @@ def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Pa
     assert "qacct -d 30 -j > FILE" in done.stderr
 
 
+def test_how_often_an_export_was_sampled_is_an_assumption() -> None:
+    export = ("waste", "--from", str(DATA / "slurm/export-all.txt"), "--name", "excl")
+    assumed, given = (jobkit(*export, *more).stdout for more in ((), ("--sampled-every", "0:00:02")))
+    assert "taken to be sampled every 30 s, Slurm's default" in assumed
+    assert ("ten samples take 300 s" in assumed, "ten samples take 20 s" in given) == (True, True)
+    assert "Slurm's default" not in given
+
+
 def test_an_export_with_all_columns_has_what_jobs_held_and_how_many_tasks_ran() -> None:
     """Names and command lines with bars and line ends too."""
     export = str(DATA / "slurm/export-all.txt")
@@ -509,7 +581,7 @@ def test_an_export_with_all_columns_has_what_jobs_held_and_how_many_tasks_ran() 
     text = jobkit("waste", "--from", export, "--name", "excl").stdout
     assert "1, held 8" in text
     text = jobkit("waste", "--from", export, "--name", "ntasks").stdout
-    assert "asked for 4 tasks; one ran, on 1 CPU: without srun" in text
+    assert "asked for 4 tasks; one ran at a time, on 1 CPU: without srun" in text
     assert "#SBATCH --ntasks=1" in text
 
 

@@ -45,6 +45,28 @@ def test_steps_at_the_same_time_are_added_up_and_others_are_not(jobs: dict[str, 
     assert 2 * (job.process_bytes or 0) < (job.held_bytes or 0) < 360 * MIB  # both, and the batch step
 
 
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ([], 1),
+        ([(5, 54), (5, 54)], 2),
+        ([(5, 9), (9, 54)], 1),
+        ([(5, 30), (20, 54), (40, 54)], 2),
+        ([(5, 5), (5, 5)], 2),  # within one second: nothing shows that they followed each other
+    ],
+)
+def test_tasks_are_the_most_of_all_steps_at_one_time(steps: list[tuple[int, int]], most: int) -> None:
+    every = [("7", 5, 55, ""), ("7.batch", 5, 55, "1")]
+    every += [(f"7.{number}", *span, "1") for number, span in enumerate(steps)]
+    at = "2026-01-02T03:04"
+    rows = [
+        f"{name}|me|cpu|COMPLETED|0:0|{at}:{begun:02}|{at}:{over:02}|50|10|700M|2|1|{tasks}|00:00:09|9M|||||par"
+        for name, begun, over, tasks in every
+    ]
+    (job,) = slurm_past.read([f"{row.replace('|par', '||par')}\n" for row in rows], "")
+    assert job.processes == most
+
+
 def test_each_component_of_a_heterogeneous_job_is_a_job() -> None:
     parts = [job for job in read() if job.name == "het"]
     assert [job.job_id.partition("+")[2] for job in parts] == ["0", "1"]

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ def ask(
     scheduler: str = "auto",
     file: Path | None = None,
     hide: bool = False,
+    sampled_s: int | None = None,
 ) -> History:
     """Return past jobs: those of the ids as a person types them, else those that fit the rest.
 
@@ -51,6 +53,7 @@ def ask(
     ``scheduler``: whose accounting; ``auto`` for the first that is here.
     ``file``: what ``sacct --parsable2`` or ``qacct`` have printed, to read in place of an accounting.
     ``hide``: have a hash in place of the name of each user.
+    ``sampled_s``: how often the site samples memory, if its configuration is not there to say so.
     """
     if file:
         scheduler = _exporter(file)
@@ -62,8 +65,12 @@ def ask(
             raise JobkitError(message, hint=hint)
     found, past = History(scheduler), past_of(scheduler)
     today = date.today()  # noqa: DTZ011 - the cluster's day
-    every = _of_file(past, file, since) if file else _asked(found, past, whose, since or today)
-    found.named = name != "*"
+    frequency = f"JobAcctGatherFrequency={sampled_s}\n" if sampled_s else ""
+    if file:
+        found.notes, every = past.how_measured(frequency), _of_file(past, file, since, frequency)
+    else:
+        every = _asked(found, past, whose, since or today, frequency)
+    found.named = name if name != "*" else ""
     ids = tuple(_TASKS.split(id_)[0] for id_ in whose.ids)
     keys = (("user", whose.user), ("account", whose.account), ("queue", whose.queue))
     wanted = [(key, value) for key, value in keys if value and file]
@@ -130,20 +137,20 @@ def _exporter(path: Path) -> str:
     raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=_EXPORTS)
 
 
-def _of_file(past: PastJobs, path: Path, since: date | None) -> Iterator[PastJob]:
+def _of_file(past: PastJobs, path: Path, since: date | None, site: str) -> Iterator[PastJob]:
     low = f"{since}" if since else ""
     with path.open(encoding="utf-8", errors="replace") as stream:
-        yield from (job for job in past.read(stream, "") if not job.over or job.over >= low)
+        yield from (job for job in past.read(stream, site) if not job.over or job.over >= low)
 
 
-def _asked(found: History, past: PastJobs, whose: Whose, since: date) -> Iterator[PastJob]:
+def _asked(found: History, past: PastJobs, whose: Whose, since: date, site: str) -> Iterator[PastJob]:
     """Yield the jobs of the accounting, by one command a day where it offers that.
 
     The answer for a day that is over is kept, so that the accounting need not find it again. A job is in the
     answer for each day on which it was there: the day of its end counts.
     """
     environment = query_environment(SCHEDULERS[found.scheduler])
-    site = "".join(shell.run(argv, env=environment).stdout for argv in past.site_argvs(whose))
+    site += "".join(shell.run(argv, env=environment).stdout for argv in past.site_argvs(whose))
     found.notes = past.how_measured(site)
     now = datetime.now().astimezone()
     days = [since + timedelta(days=number) for number in range((now.date() - since).days + 1)]
@@ -210,7 +217,8 @@ def _nothing(found: History, past: PastJobs, whose: Whose, since: date | None, n
     whom = "yours" if whose.user == user_name() else whose.user
     which = "" if name == "*" else f" called {name!r}"
     when = f"has ended since {since}" if since else "is in the file"
-    hint = "look further back: --since 90d; upper and lower case differ in a name"
+    wider = "" if "*" in name else f"; what begins so: --name {shlex.quote(name + '*')}"
+    hint = f"look further back: --since 90d; upper and lower case differ in a name{wider}"
     if since and not is_user(whose.user or user_name()):
         return f"this system has no user {whose.user}", "--all lists the jobs of all users"
     return f"no job {f'of {whom}' if whose.user else 'that is asked for'}{which} {when}", hint

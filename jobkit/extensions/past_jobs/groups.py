@@ -14,7 +14,7 @@ from statistics import NormalDist, median
 
 from jobkit.core.frozen import keyed
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, format_count, format_memory, format_walltime
+from jobkit.core.units import GIB, format_memory, format_walltime
 from jobkit.runs.request import LEAST_ROOM_BYTES, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.protocol import PAGE_CACHE, PastJob
 from jobkit.spec.policy import RamOom, Timeout
@@ -139,7 +139,7 @@ class Used:
         return max(resource.enough(most), resource.round_up(most + max(SPREAD * spread, grew)))
 
 
-LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES = 8, 20, 10, 4
+LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES, TINY_S = 8, 20, 10, 4, 60.0
 
 
 def later_use_more(values: Sequence[float]) -> bool | None:
@@ -212,8 +212,9 @@ class AlikeJobs:
         self.jobs: list[PastJob] = []
         self.number, self.well, self.tasks = 0, 0, 0
         # what they held and did not use, as far as the accounting has it
-        self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = 0.0
+        self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = self.cpu_hours = 0.0
         self.ends: Counter[Outcome] = Counter()
+        self._unjudged, self._unjudged_hours = Counter[str](), 0.0  # jobs by the reason; their CPU-hours
         self._every, self._last, self._most = 1, "", (0.0,) * len(RESOURCES)
         self.zeros, self._measured = True, measured  # zeros: of the use of a GPU in each job
         for job in jobs:
@@ -225,10 +226,15 @@ class AlikeJobs:
         self._most = tuple(map(max, self._most, (held or 0.0, job.elapsed_s, _busy_cpus(job)[1] or 0.0)))
         if job.outcome:
             self.ends[job.outcome] += 1
+        held_hours = hours * max(job.cpus, job.held_cpus)
+        self.cpu_hours += held_hours
+        if not job.again and (reason := _why_not_judged(job)):
+            self._unjudged[reason] += 1
+            self._unjudged_hours += held_hours
         if job.memory_bytes and held is not None:
             self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - held) / GIB
         if cpu_s is not None:
-            self.unused_cpu += max(0.0, hours * max(job.cpus, job.held_cpus) - cpu_s / HOUR_S)
+            self.unused_cpu += max(0.0, held_hours - cpu_s / HOUR_S)
         if gpus := max(job.gpus, job.held_gpus):
             self.gpu_hours += hours * gpus
             self.unused_gpu += hours * max(0.0, gpus - (job.gpu_percent or 0) / PERCENT)
@@ -327,6 +333,16 @@ class AlikeJobs:
         sizes = {job.held_bytes for job in self.jobs}
         return len(self.jobs) >= LEAST_SAME and len(sizes) == 1 and None not in sizes
 
+    @property
+    def not_judged(self) -> tuple[Counter[str], float]:
+        """The jobs of which a figure says nothing, each once, by the reason; the CPU-hours that they held."""
+        same = "the same MaxRSS in each" if self.constant else ""
+        short = "ran for too few samples of their memory" if barely_sampled(self.jobs) else ""
+        zeros = self.jobs[0].gpus and self.zeros and self.idle is None
+        if reason := same or short or ("0 for each GPU of the type" if zeros else ""):
+            return Counter({reason: self.tasks}), self.cpu_hours
+        return self._unjudged, self._unjudged_hours
+
     def reserved_memory(self) -> tuple[float, float] | None:
         """Return the byte-seconds that these jobs reserved, and would have reserved with the next request.
 
@@ -337,6 +353,14 @@ class AlikeJobs:
             return None
         node_s = math.fsum(job.elapsed_s * job.nodes for job in self.jobs) * self.number / len(self.jobs)
         return node_s * need.requested, node_s * (need.requested if need.next is None else need.next)
+
+
+def _why_not_judged(job: PastJob) -> str:
+    if job.doubts:
+        return PAGE_CACHE if PAGE_CACHE in job.doubts else "figures that cannot be"
+    if job.well and job.held_bytes is None:
+        return "no MaxRSS"
+    return "no figure of the GPU" if job.gpus and job.gpu_percent is None else ""
 
 
 _OWN_PARTS = re.compile(r"\(.*\)|(?<![A-Za-z0-9])(?=[0-9a-f]*\d)[0-9a-f]{3,}(?![A-Za-z0-9])|\d+")
@@ -352,11 +376,10 @@ class History:
     """What an accounting answered: past jobs by user, name and request."""
 
     def __init__(self, scheduler: str, jobs: Iterable[PastJob] = ()) -> None:
-        self.scheduler, self.named = scheduler, False  # named: whether the jobs were asked for by name
+        self.scheduler, self.named = scheduler, ""  # named: the pattern, if jobs were asked for by name
         self.running: list[str] = []  # the ids of those that have not ended
         self.unknown: list[str] = []  # the ids that were asked for and that it does not know
         self.doubted: list[str] = []  # the first jobs with figures that cannot be
-        self.unjudged, self.unjudged_s = Counter[str](), 0.0  # jobs by the reason; how long these ran
         self.measured = set[str]()  # the types of GPUs of which a job has a figure above 0
         self.notes: tuple[str, ...] = ()  # how the site measures memory
         self._found: dict[tuple[object, ...], AlikeJobs] = {}
@@ -366,18 +389,8 @@ class History:
 
     def add(self, job: PastJob) -> None:
         """Take a job that has ended."""
-        reason = ""
-        if job.doubts:
-            reason = PAGE_CACHE if PAGE_CACHE in job.doubts else "figures that cannot be"
-            if reason is not PAGE_CACHE and len(self.doubted) <= MOST_NAMED:
-                self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
-        elif job.well and job.held_bytes is None:
-            reason = "no MaxRSS"
-        elif job.gpus and job.gpu_percent is None:
-            reason = "no figure of the GPU"
-        if reason:
-            self.unjudged[reason] += 1
-            self.unjudged_s += job.elapsed_s
+        if job.doubts and PAGE_CACHE not in job.doubts and len(self.doubted) <= MOST_NAMED:
+            self.doubted.append(f"{job.job_id}: {', '.join(job.doubts)}")
         request = (job.memory_bytes, job.walltime_s, job.cpus, job.gpus, job.gpu_type, job.nodes)
         key = (job.user, pattern_of(job.name), *request)
         if (group := self._found.get(key)) is None:
@@ -406,22 +419,6 @@ class History:
                 groups += [AlikeJobs(jobs, self.measured) for jobs in apart]
         return groups
 
-    def not_judged(self) -> str:
-        """Return a line on the jobs whose figures say nothing; empty if there are none."""
-        reasons, seconds = Counter(self.unjudged), self.unjudged_s
-        for group in self._found.values():
-            zeros = group.jobs[0].gpus and group.zeros and group.idle is None
-            same = "the same MaxRSS in each" if group.constant else ""
-            short = "ran for too few samples of their memory" if barely_sampled(group.jobs) else ""
-            for reason in filter(None, (same, short, "0 for each GPU of the type" if zeros else "")):
-                reasons[reason] += group.number
-                seconds += math.fsum(job.elapsed_s for job in group.jobs)
-        if not reasons:
-            return ""
-        why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
-        jobs = format_count(reasons.total(), "job")
-        return f"{jobs}, {few_hours(seconds / HOUR_S)} hours could not be judged: {why}."
 
-
-def few_hours(hours: float) -> str:
-    return f"{hours:,.3g}" if hours >= LEAST_HOURS else f"under {LEAST_HOURS}"
+def few_hours(hours: float, under: str = "under ") -> str:
+    return f"{hours:,.3g}" if hours >= LEAST_HOURS or not hours else f"{under}{LEAST_HOURS}"

@@ -6,21 +6,25 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 
 from jobkit.core import terminal
-from jobkit.core.blocks import Block, Column, columns_of
+from jobkit.core.blocks import UNKNOWN, Block, Column, columns_of
+from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_list, format_memory
 from jobkit.extensions.past_jobs.groups import (
     HOUR_S,
     LEAST_HOURS,
+    LEAST_SAME,
     LEAST_SHARES,
     MEMORY,
     MOST_NAMED,
     PERCENT,
     RESOURCES,
+    TINY_S,
     WALLTIME,
     AlikeJobs,
     History,
@@ -28,9 +32,11 @@ from jobkit.extensions.past_jobs.groups import (
     barely_sampled,
     few_hours,
     later_use_more,
+    pattern_of,
     replay,
 )
-from jobkit.schedulers.protocol import PastJob
+from jobkit.runs.which_run import find_run
+from jobkit.schedulers.protocol import RUN_NAME, PastJob
 from jobkit.schedulers.registry import by_name, past_of
 
 MOST_GROUPS, MOST_ROWS = 10, 20
@@ -44,7 +50,7 @@ def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
     ``least_hours``: leave out what leaves less unused, of each resource.
     """
     found = [(group, [value or 0.0 for value in group.unused.values()]) for group in history.groups()]
-    largest = [max(column) or 1.0 for column in zip(*(hours for _, hours in found), strict=True)]
+    largest = [max(LEAST_HOURS, *column) for column in zip(*(hours for _, hours in found), strict=True)]
     found = [(group, hours) for group, hours in found if max(hours) >= least_hours]
     found.sort(key=lambda one: sorted((-a / b for a, b in zip(one[1], largest, strict=True))))
     return [group for group, _ in found]
@@ -53,19 +59,29 @@ def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
 def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False) -> Iterator[Block]:
     """Yield a table with a line for each group, or a block for each; and what the figures cannot show."""
     most, shown = MOST_ROWS if table else MOST_GROUPS, groups[: MOST_ROWS if table else MOST_GROUPS]
-    not_judged = tuple(filter(None, [history.not_judged()]))
     if table:
         names, users = {group.name for group in groups}, {group.user for group in groups}
         of = format_count(len(users), "user") if len(users) > 1 else format_count(len(names), "name")
-        jobs = format_count(sum(group.number for group in groups), "job")
+        jobs = format_count(sum(group.tasks for group in groups), "job")
         of += f" of {groups[0].user}" if len(users) == 1 else ""
         title = f"{jobs} of {of} on {by_name(history.scheduler).TITLE}, the worst first"
-        yield Block(title=title, before=not_judged, columns=_overview(shown))
+        yield Block(title=title, before=_not_judged(groups), columns=_overview(shown))
     else:
-        for place, group in enumerate(shown):
-            yield _details(history, group, () if place else not_judged)
+        yield from (_details(history, group) for group in shown)
     others = list(dict.fromkeys(group.name for group in groups[most:]))
     yield Block(after=(*_cautions(history, shown, others, table=table),))
+
+
+def _reasons(groups: Sequence[AlikeJobs]) -> Counter[str]:
+    return sum((group.not_judged[0] for group in groups), Counter[str]())
+
+
+def _not_judged(groups: Sequence[AlikeJobs]) -> tuple[str, ...]:
+    """Return a line on the jobs of which a figure says nothing; nothing if there are none."""
+    reasons, hours = _reasons(groups), math.fsum(group.not_judged[1] for group in groups)
+    why = ", ".join(f"{reason} ({number:,})" for reason, number in reasons.most_common())
+    jobs = f"{format_count(reasons.total(), 'job')}, {few_hours(hours)} CPU-hours"
+    return (f"{jobs} could not be judged in full: {why}.",) if reasons else ()
 
 
 def _cautions(
@@ -107,11 +123,18 @@ def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
         part = "too little:" if need.exceeded else f"{PERCENT * need.most / need.held:,.0f} % of"
         return f"{part} {words(need.held)}{_default(need)}"
 
+    def hours(group: AlikeJobs, name: str) -> str:
+        value = group.unused[name]
+        if name not in unused or (name == "gpu" and not group.gpu_hours):
+            return ""
+        return UNKNOWN if value is None else few_hours(value, "<")
+
     several = len({group.user for group in groups}) > 1
+    unused = {name for group in groups for name, value in group.unused.items() if value}
     rows = (
         (
             *(group.user if several else "", group.name, f"{group.tasks:,}"),
-            *(few_hours(value) if value and value >= LEAST_HOURS else "" for value in group.unused.values()),
+            *(hours(group, name) for name in ("gpu", "gib", "cpu")),
             *map(used, group.needs()),
             f"{group.jobs[0].gpus}: {_gpu(group)[1]}" if group.jobs[0].gpus else "",
         )
@@ -119,9 +142,9 @@ def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
     )
     notes = (
         "order: by the hours, each as a share of the largest in its column",
-        "hours: of the GPUs, memory and CPUs that the jobs held and did not use",
+        "hours: of the GPUs, memory and CPUs that the jobs held and did not use, however they ended",
         "%: share of the request, or of the CPUs held, that the largest job used",
-        "too little: jobs ended for lack of the resource",
+        "too little: jobs ended for lack of the resource; ?: not known",
     )
     heads = {"user": 0, "name": 0, "jobs": 0, "GPU-\nhours": 1, "GiB-\nhours": 1, "CPU-\nhours": 1}
     heads |= {"memory": 0, "walltime": 2, "CPUs busy": 3, "GPUs": 4}
@@ -131,7 +154,7 @@ def _overview(groups: Sequence[AlikeJobs]) -> tuple[Column, ...]:
     )
 
 
-def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = ()) -> Block:
+def _details(history: History, group: AlikeJobs) -> Block:
     first, last = group.jobs[0], group.jobs[-1]
     ids = list(dict.fromkeys(job.job_id for job in group.jobs))
     when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
@@ -140,7 +163,7 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
     heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
     return Block(
         title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
-        before=(*not_judged, f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
+        before=(*_not_judged([group]), f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
         columns=columns_of(heads, rows, {""}),
         after=tuple(_findings(history, group)),
     )
@@ -149,32 +172,29 @@ def _details(history: History, group: AlikeJobs, not_judged: tuple[str, ...] = (
 def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     """Yield how the jobs ended, what their figures show, and the lines for the next one."""
     first, needs, idle, lines = group.jobs[0], group.needs(), group.idle, lines_for(group)
-    for end, number in Counter(_end(job) for job in group.jobs if not job.well).most_common():
-        yield f"{format_count(number, 'job')} {end}: a whole run may use more."
-    yield from _confidence(group, named=history.named)
+    yield from _ends(group)
+    yield from _confidence(group, history.named)
+    yield from _figures(group, needs)
     whole = first.held_cpus > 2 * first.cpus  # two threads of a core are no whole node
-    if short := barely_sampled(group.jobs):
-        ran = f"ran {max(job.elapsed_s for job in group.jobs):,.0f} s at most"
-        yield f"Use of memory is not known: sampled every {first.sampled_s:.0f} s, {ran}."
     if whole:
         held = f"{first.held_cpus} CPUs" + (f" and {first.held_gpus} GPUs" if first.held_gpus else "")
         yield f"Each job held {held} and requested {format_count(first.cpus, 'CPU')}: leave out --exclusive."
     if first.tasks > 1 and (fewer := needs[2]).changes:
-        cpus = format_count(fewer.next or 1, "CPU")
-        yield f"Each job asked for {first.tasks} tasks; one ran, on {cpus}: without srun a script runs once."
+        ran = f"one ran at a time, on {format_count(fewer.next or 1, 'CPU')}"
+        yield f"Each job asked for {first.tasks} tasks; {ran}: without srun a script runs once."
     if idle:
         yield f"No job used its GPU: leave out its line. They held {few_hours(group.gpu_hours)} GPU-hours."
-    if idle is None and first.gpu_percent is not None:
-        yield "The GPU has 0 in each job, and no other job shows that this site measures it."
-    if group.constant:
-        yield f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement."
-    unlimited = [need for need in needs if not need.exceeded and need.requested is not None]
-    if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.held or 0)):
-        yield f"Jobs used more than requested ({more}): with a limit such jobs end or are slower."
-    if not lines and group.well and not (idle or short or whole):
+    if not lines and group.well == group.number and not (idle or whole):
         unknown = [f"use of {need.name}" for need in needs if need.most is None]
         unknown += [f"requested {need.name}" for need in needs if need.requested is None]
-        yield f"Not known: {', '.join(unknown)}." if unknown else "The request fits: change nothing."
+        unknown += ["use of the GPU"] if first.gpus and idle is None else []
+        if unknown:
+            yield f"Not known: {', '.join(unknown)}."
+        fits = [need.name for need in needs if need.next is not None]
+        if not unknown and len(fits) == len(needs):
+            yield "The request fits: change nothing."
+        elif fits:
+            yield f"These parts of the request fit: {', '.join(fits)}."
     if lines:
         shared = f" (--mem also in place of --mem-per-cpu{' and --mem-per-gpu' if first.gpus else ''})"
         other = shared if any("--mem=" in line for line in lines) else ""
@@ -184,6 +204,25 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
     if after < before:
         less = PERCENT * (1 - after / before)
         yield f"With these lines the jobs would have reserved {less:.0f} % fewer GiB-hours of memory."
+
+
+def _figures(group: AlikeJobs, needs: Sequence[JobNeed]) -> Iterator[str]:
+    """Yield what is strange about the figures of the jobs."""
+    if barely_sampled(group.jobs) and not needs[0].exceeded:
+        ran_s, need_s = max(job.elapsed_s for job in group.jobs), 10 * group.jobs[0].sampled_s
+        ran = f"jobs ran {ran_s:,.0f} s at most, and ten samples take {need_s:,.0f} s"
+        yield f"Use of memory is not known: {ran}."
+    whole_s = [job.elapsed_s for job in group.jobs if job.well]
+    if len(whole_s) >= LEAST_SAME and (usual_s := median(whole_s)) < TINY_S:
+        tiny = f"Half of the jobs ran {usual_s:,.0f} s or less, and each has its wait and its start"
+        yield f"{tiny}: one job that runs several costs less (jobkit help waste)."
+    if group.idle is None and group.jobs[0].gpu_percent is not None:
+        yield "The GPU has 0 in each job, and no other job shows that this site measures it."
+    if group.constant:
+        yield f"Each of {group.number:,} jobs has the same MaxRSS: that is no measurement."
+    unlimited = [need for need in needs if not need.exceeded and need.requested is not None]
+    if more := ", ".join(need.name for need in unlimited if (need.most or 0) > (need.held or 0)):
+        yield f"Jobs used more than requested ({more}): with a limit such jobs end or are slower."
 
 
 def _default(need: JobNeed) -> str:
@@ -198,7 +237,7 @@ def _row(need: JobNeed) -> tuple[str, ...]:
     if need.most is None:
         return need.name, requested, "", "not known", ""
     mark = "more than " if need.exceeded else ""
-    following = words(need.next) if need.next is not None and need.changes else "as it is"
+    following = "not known" if need.next is None else words(need.next) if need.changes else "as it is"
     middle = words(median(need.used)) if len(need.used) > 1 else ""
     return need.name, requested, middle, f"{mark}{words(need.most)}", following
 
@@ -215,20 +254,34 @@ def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
     return "", ", ".join(used), "0" if group.idle else "as it is"
 
 
-def _end(job: PastJob) -> str:
-    if job.again:
-        return "ran again"
-    ends = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
-    return ends.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+def _ends(group: AlikeJobs) -> Iterator[str]:
+    """Yield how many jobs did not end well, and what shows more of the latest run of jobkit among them."""
+
+    def end(job: PastJob) -> str:
+        if job.again:
+            return "ran again"
+        words = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+        return words.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+
+    for words, number in Counter(end(job) for job in group.jobs if not job.well).most_common():
+        yield f"{format_count(number, 'job')} {words}: that does not show what a whole run needs."
+    failed = [job for job in group.ordered() if not (job.well or job.again) and RUN_NAME.search(job.name)]
+    with suppress(JobkitError):  # several runs have the name
+        if failed and (run := find_run(failed[-1].name)):
+            yield f"What jobkit knows of them: jobkit status {terminal.shell_path(run)}"
 
 
-def _confidence(group: AlikeJobs, *, named: bool) -> Iterator[str]:
+def _confidence(group: AlikeJobs, named: str) -> Iterator[str]:
     """Yield what the jobs say about the next one, in the order in which they were submitted."""
     if not group.well:
-        yield "No job completed, so jobkit does not advise less."
+        unused = any(value and value >= LEAST_HOURS for value in group.unused.values())
+        counts = " What they left unused counts in the table of all." if unused else ""
+        yield f"No job completed, so jobkit does not advise less.{counts}"
         return
     if group.number == 1:
-        yield "One job is little evidence." + ("" if named else f" Try --name {shlex.quote(group.name)}.")
+        similar = pattern_of(group.name)
+        more = "" if named == similar else f" Try --name {shlex.quote(similar)}."
+        yield f"One job is little evidence.{more}"
         return
     asked, lacking, short = replay(group.jobs)
     if asked:
@@ -292,7 +345,7 @@ def as_csv(groups: Sequence[AlikeJobs]) -> Iterator[str]:
 def as_json(history: History, groups: Sequence[AlikeJobs]) -> Iterator[str]:
     """Yield JSON in pieces, so that many jobs need little memory; docs/waste.md lists the keys."""
     data = {key: getattr(history, key) for key in ("scheduler", "notes", "running", "unknown")}
-    data |= {"not_judged": dict(history.unjudged)}
+    data |= {"not_judged": dict(_reasons(groups))}
     yield terminal.as_json(data)[:-1] + ', "groups": ['
     # Jobs that are printed at once as JSON
     piece = 1000
