@@ -25,6 +25,8 @@ _SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
 """Between two sentences; not after the number of an item."""
 _KEYS = ("spec", "templates-and-sites", "commands")
 """The pages with a table of keys or options, in the order of their hits."""
+_SMALL = set(re.findall(r"\w+", "a are can do does did for how i in is it me my of on the to was what why"))
+"""Words of a question that no place need have."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -97,6 +99,7 @@ class Piece(NamedTuple):
     name: str  # of a command, a key or an option, and other code in the first column; else empty
     text: str
     rank: int  # of its kind; what has the word in its name comes before
+    symptoms: tuple[str, ...] = ()  # what a person may have copied: it comes before all others
 
 
 HEADING, SENTENCE, CODE = 1, 2, 3
@@ -116,7 +119,8 @@ def _pieces(topic: str, page: str) -> Iterator[Piece]:
             elif line.startswith("|"):
                 cells = [_bare(cell.strip()) for cell in re.split(r"(?<!\\)\|", line.strip("| "))]
                 name = f"{command} {cells[0]}".strip() if topic in _KEYS and line.startswith("| `") else ""
-                yield Piece(at, name, f"{name or cells[0]}: {'; '.join(cells[1:])}", SENTENCE)
+                codes = re.findall(r"`([^`]+)`", line.split(" | ")[0]) if topic == "symptoms" else ()
+                yield Piece(at, name, f"{name or cells[0]}: {'; '.join(cells[1:])}", SENTENCE, tuple(codes))
             else:
                 yield from (Piece(at, "", one, SENTENCE) for one in _SENTENCE.split(text))
 
@@ -126,13 +130,16 @@ def _bare(text: str) -> str:
 
 
 def _patterns(word: str) -> Iterator[re.Pattern[str]]:
-    """Yield what to look for until it is found: the words in a row, then all of them, then their stems."""
-    whole = [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in word.split()]
+    """Yield what to look for until it is found: the words in a row, then those that matter, then stems."""
+    words = [one for one in word.split() if one.lower() not in _SMALL] or word.split()
+    row, whole = (
+        [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in some] for some in (word.split(), words)
+    )
     # The first letters of a word that is looked for last, and of which shorter words are left out
     stem = 5
-    stems = [rf"(?<![^\W_]){re.escape(one[:stem])}" for one in word.split() if len(one) >= stem]
+    stems = [rf"(?<![^\W_]){re.escape(one[:stem])}" for one in words if len(one) >= stem]
     anywhere = ("".join(f"(?=.*{one})" for one in parts) for parts in (whole, stems or whole))
-    for pattern in (r"[\W_]+".join(whole), *anywhere):
+    for pattern in (r"[\W_]+".join(row), *anywhere):
         yield re.compile(pattern, re.IGNORECASE)
 
 
@@ -146,6 +153,8 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
         found = [piece for piece in pieces if sought.search(piece.text)]
         if found:
             break
+        if explained := _reason(word):
+            return [explained, "", terminal.next_line("jobkit help symptoms")]
     else:
         group = ctx.find_root().command
         commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
@@ -154,8 +163,16 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
         hint = close or "jobkit help lists all commands and pages"
         raise JobkitError(f"{word!r} is no command and no page, and no page contains it", hint=hint)
     times, places = Counter(piece.topic for piece in found), dict[tuple[str, str], Piece]()
-    ranked = [(piece.rank * (not sought.search(piece.name)), piece) for piece in found]
-    for rank, piece in sorted(ranked, key=lambda pair: (pair[0], -pair[0] * times[pair[1].topic])):
+
+    def order(ranked: tuple[int, Piece]) -> tuple[int, int]:
+        """Of headings the shortest is the closest, of sentences that of the page with most."""
+        rank, piece = ranked
+        return rank, len(piece.text) if rank == HEADING else -max(rank, 0) * times[piece.topic]
+
+    ranked = [
+        (-1 if word in one.symptoms else one.rank * (not sought.search(one.name)), one) for one in found
+    ]
+    for rank, piece in sorted(ranked, key=order):
         places.setdefault((piece.topic, "" if rank else piece.name), piece)
     # Places that are listed for a word
     most_places = 12
@@ -168,6 +185,15 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     more = f", the first {most_places} here" if len(places) > most_places else ""
     head = f"{word!r} is in {format_count(len(places), 'place')}{more}:"
     return [head, *lines, "", terminal.next_line(f"jobkit help {shown[0].topic}")]
+
+
+def _reason(word: str) -> str:
+    """Return what a reason of Slurm for a job that waits means; empty if the word is none."""
+    from jobkit.schedulers import slurm
+    from jobkit.schedulers.types import Queued, State
+
+    said = slurm.explain(Queued(job_id="", task=0, state=State.PENDING, reason=word))
+    return said if said != word and re.fullmatch(r"[A-Z]\w*[a-z][A-Z]\w*", word) else ""
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:

@@ -203,7 +203,8 @@ def _no_run(word: str) -> JobkitError:
     folders = {RUNS, usual()}
     known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     close = did_you_mean(Path(word).name, known)
-    hint = close or "jobkit status --list lists all your runs"
+    job = f"; a job: jobkit waste {word}" if re.fullmatch(r"\d[\d_.]*", word) else ""
+    hint = close or f"jobkit status --list lists all your runs{job}"
     return NotFoundError(f"{word}: not a run folder", hint=hint)
 
 

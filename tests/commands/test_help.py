@@ -71,6 +71,18 @@ def test_a_word_is_found_in_all_pages() -> None:
         assert help_of(*words.split()).endswith(f"next: jobkit help {page}\n")
     assert "  symptoms  A job waits, or is not starting\n" in help_of("not", "starting")
     assert "jobkit help symptoms" in help_of("job", "pending")
+    for words in ("out of memory", "why does my job wait", "exit code 137", "oom-kill", "Resources"):
+        assert help_of(*words.split()).splitlines()[1].startswith("  symptoms "), words
+    assert help_of("how", "long").endswith("next: jobkit help tag-my-corpus\n")
+    assert "BibTeX" in help_of("citation")
+
+
+def test_a_reason_why_a_job_waits_is_explained() -> None:
+    """Slurm's reasons that no page has too; a word that only begins like one is none."""
+    assert "symptoms  ReqNodeNotAvail: nodes down" in help_of("ReqNodeNotAvail")
+    assert ": requests walltime above the limit" in help_of("AssocMaxWallDurationPerJobLimit")
+    with pytest.raises(JobkitError, match="no page contains it"):
+        help_of("Prologue")
 
 
 def test_commands_keys_and_options_come_first_and_no_word_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,9 @@ def test_without_a_run_a_point_is_of_the_latest_run() -> None:
 
 
 def test_a_run_that_is_not_there_is_refused_with_its_nearest() -> None:
+    with pytest.raises(JobkitError, match="4711: not a run folder") as caught:
+        run_named("4711")
+    assert "a job: jobkit waste 4711" in caught.value.hint
     with pytest.raises(JobkitError, match="nope: not a run folder") as caught:
         resolve_words(["nope"])
     assert caught.value.hint == "jobkit status --list lists all your runs"
