@@ -337,9 +337,10 @@ class AlikeJobs:
     def not_judged(self) -> tuple[Counter[str], float]:
         """The jobs of which a figure says nothing, each once, by the reason; the CPU-hours that they held."""
         same = "the same MaxRSS in each" if self.constant else ""
-        short = "ran for too few samples of their memory" if barely_sampled(self.jobs) else ""
+        short = barely_sampled(self.jobs) and not self.ends[Outcome.RAM_OOM]
         zeros = self.jobs[0].gpus and self.zeros and self.idle is None
-        if reason := same or short or ("0 for each GPU of the type" if zeros else ""):
+        few = "ran for too few samples of their memory" if short else ""
+        if reason := same or few or ("0 for each GPU of the type" if zeros else ""):
             return Counter({reason: self.tasks}), self.cpu_hours
         return self._unjudged, self._unjudged_hours
 

@@ -194,7 +194,7 @@ def _findings(history: History, group: AlikeJobs) -> Iterator[str]:
         if not unknown and len(fits) == len(needs):
             yield "The request fits: change nothing."
         elif fits:
-            yield f"These parts of the request fit: {', '.join(fits)}."
+            yield f"These parts of the request may stay: {', '.join(fits)}."
     if lines:
         shared = f" (--mem also in place of --mem-per-cpu{' and --mem-per-gpu' if first.gpus else ''})"
         other = shared if any("--mem=" in line for line in lines) else ""
