@@ -213,6 +213,7 @@ def recommend(
     from jobkit.answers.gpus import GpuKind, gpu_kinds
     from jobkit.handle import Run
     from jobkit.report.recommend import output
+    from jobkit.report.recommend.material import VALUES_OF
 
     gpus = gpu_kinds(gpu) if gpu is not None else None
     if gpu_memory is not None:
@@ -228,8 +229,10 @@ def recommend(
         terminal.say(f"Of the latest run, {terminal.shell_path(found)}:")
     shared.say_blocks(output.blocks(answer, why=why, gpus=gpus is not None))
     if is_run_folder(found):
+        values = [word for word in overrides if word.startswith(VALUES_OF)]
         more = " --skip-bad" if skip_bad else ""
-        note_apply(found, corpus, more, chosen=bool(overrides or share or min_f1 < 1))
+        more += "".join(f" --set {terminal.shell_quote(word)}" for word in values)
+        note_apply(found, corpus, more, chosen=bool(len(values) < len(overrides) or share or min_f1 < 1))
     return 0
 
 

@@ -304,6 +304,9 @@ class Summary:
         Characters of the paragraphs divided by characters after padding, at most 1.
     load_max
         The largest load of a batch.
+    rows, rows_sum
+        How many rows the work found in columns of its own, and the sum of their CRC-32, which does not depend
+        on the calls; ``None`` of entities, which have a file, and in records of earlier versions.
     """
 
     items_total: int
@@ -319,6 +322,8 @@ class Summary:
     batch_p95_s: float | None
     padding_efficiency: float | None
     load_max: int | None
+    rows: int | None = None
+    rows_sum: int | None = None
 
 
 @keyed

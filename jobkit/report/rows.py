@@ -33,7 +33,16 @@ from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.runs.driver_lock import is_held, last_driver
 from jobkit.runs.journal import SEARCHES, read_accounts
-from jobkit.runs.results import NOT_COMPARED, Agreement, agreements, each_point, runs_below, sweeps_precision
+from jobkit.runs.results import (
+    NOT_COMPARED,
+    Agreement,
+    agreements,
+    changing_knobs,
+    changing_words,
+    each_point,
+    runs_below,
+    sweeps_precision,
+)
 from jobkit.runs.status import PointResult, kind_of
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try
@@ -334,7 +343,8 @@ def _read_run(path: Path) -> Sources:
             (alone if result.counts.by_hand else also).append(f"{point.point_id} (try {numbers})")
     found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
     tried = describe_trials(settled)
-    notes += [f"{path}: {line}" for line in _add_agreement(rows)]
+    changing = changing_words(changing_knobs(row.result for row in rows))
+    notes += [f"{path}: {line}" for line in (*_add_agreement(rows), *changing)]
     if not tried and (path / layout.SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     apart = (

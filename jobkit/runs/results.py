@@ -8,9 +8,10 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
 from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import from_dict
-from jobkit.core.knobs import CPU, FP32, PRECISION, Value
+from jobkit.core.knobs import CPU, CUT_BY, FP32, LOAD_KNOBS, PRECISION, SPEC_KNOBS, TIMING, Value, sort_key
 from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.core.units import format_count, format_walltime, moment
@@ -374,6 +375,66 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
         for reference in [references.get(_without_precision(point), first)]
         if (rows := found.get(point.point.index)) is not None and (rows or reference)
     }
+
+
+_CUTS = {*LOAD_KNOBS, *CUT_BY, *TIMING}  # what cuts the text and changes no result, or only by rounding
+_KEYS = {knob.name for knob in SPEC_KNOBS}
+Counts = Mapping[Value, list[int]]  # of each value of a knob: how many rows its points found
+
+
+def changing_knobs(points: Iterable[PointResult]) -> dict[str, Counts]:
+    """Return the knobs of a user's workload whose values found other rows, with the numbers of rows.
+
+    If the rows depend on how the text is cut, too, their numbers decide.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    well = [one for one in points if one.outcome is Outcome.OK and one.point.kind.swept]
+    well = [one for one in well if one.point.workload_folder is not None and not one.point.command]
+    changing: dict[str, Counts] = {}
+    for knob in sorted({name for one in well for name in one.point.params} - {*_CUTS, *_KEYS}):
+        if len({one.point.params.get(knob) for one in well}) == 1:
+            continue
+        alike: dict[Hashable, dict[Value, set[tuple[int, int]]]] = defaultdict(lambda: defaultdict(set))
+        counts: dict[Value, set[int]] = defaultdict(set)
+        found = found or {one.point.index: rows for one in well if (rows := _rows_found(one))}
+        for point in (one.point for one in well if knob in one.point.params and one.point.index in found):
+            value, rows = point.params[knob], found[point.index]
+            rest = frozenset(item for item in point.params.items() if item[0] not in {knob, *_CUTS})
+            alike[rest][value].add(rows)
+            counts[value].add(rows[0])
+        if any(_apart([*groups.values()]) for groups in alike.values()):
+            changing[knob] = {value: sorted(counts[value]) for value in sorted(counts, key=sort_key)}
+    return changing
+
+
+def _apart(groups: Sequence[set[tuple[int, int]]]) -> bool:
+    """Return whether groups of results differ by more than the results of a group do."""
+    if all(len(group) == 1 for group in groups):
+        return len(set().union(*groups)) > 1
+    ranges = sorted((min(group)[0], max(group)[0]) for group in groups)
+    return any(before[1] < after[0] for before, after in pairwise(ranges))
+
+
+def changing_words(changing: Mapping[str, Counts]) -> list[str]:
+    """Return in words what each knob changes: ``shortest changes the result (756 rows at 3, 153 at 8)``."""
+    lines = []
+    for knob, counts in changing.items():
+        same = len({number for numbers in counts.values() for number in numbers}) == 1
+        parts: list[str] = []
+        for value, (least, *more) in counts.items():
+            most = f" to {more[-1]:,}" if more else ""
+            parts.append(f"{least:,}{most}{'' if parts else ' rows'} at {value}")
+        lines.append(f"{knob} changes the result ({', '.join(parts)}{', but other rows' * same})")
+    return lines
+
+
+def _rows_found(result: PointResult) -> tuple[int, int] | None:
+    """Return how many rows a point found, and a number that equal rows share; ``None`` if not known."""
+    summary = result.record.summary if result.record else None
+    if summary and summary.rows is not None:
+        return summary.rows, summary.rows_sum or 0
+    entities = _entities(result)
+    return None if entities is None else (len(entities), hash(entities))
 
 
 def compare(entities: Rows, reference: Rows) -> Agreement:

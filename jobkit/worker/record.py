@@ -87,6 +87,7 @@ class WorkerState:
     tokenizes_ahead: bool = False  # whether it tokenizes the next call while it does one
     stands: bool = False  # whether it may do another point with what is loaded
     vectors: str | None = None  # the type of those of its last call, empty of rows
+    rows: tuple[int, ...] = ()  # of columns of its own: their number, and the sum of their CRC-32
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`
@@ -100,7 +101,8 @@ class WorkerState:
         """Return what is known of the process when it begins another try."""
         peaks = {"allocated_peak_bytes": None, "reserved_peak_bytes": None}
         begin: dict[str, Any] = {"import_s": 0.0, "load_s": 0.0, "warm_up_s": None, "effective": {}}
-        return replace(self, readings=replace(self.readings, **peaks), needs=(), failed_load=None, **begin)
+        readings = replace(self.readings, **peaks)
+        return replace(self, readings=readings, needs=(), failed_load=None, rows=(), **begin)
 
 
 Report = tuple[WorkerState, Done | None, tuple[Outcome, str, bool] | None]
@@ -237,6 +239,11 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
     first, *others = workers = state.workers
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
     point, import_s = state.task.point, largest(worker.import_s for worker in workers)
+    summary = state.tally.summary(
+        items_total=state.items_total, batches_total=state.batches_total, wall_s=state.wall_s
+    )
+    if found := [worker.rows for worker in workers if worker.rows]:
+        summary = replace(summary, rows=sum(one[0] for one in found), rows_sum=sum(one[1] for one in found))
     # what is off is said also if no batch was done, or the workload does not report it
     effective = _effective(workers) | state.task.switched_off
     return Record(
@@ -270,9 +277,7 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         ),
         sampler=state.peaks.sampler if state.peaks else None,
         energy=_energy(state),
-        summary=state.tally.summary(
-            items_total=state.items_total, batches_total=state.batches_total, wall_s=state.wall_s
-        ),
+        summary=summary,
         forked=state.forked,
         standing=state.standing,
         import_s=None if import_s is None else state.waited_s + import_s,

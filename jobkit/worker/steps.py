@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
+from zlib import crc32
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
@@ -201,6 +202,10 @@ class Worker:
                 result = result.trimmed()
             point = self.task.point
             rows = work_of(point).rows(result, self.measured.columns, call.items, point.nan)
+            if result.rows is not None and point.kind.swept:
+                sums = [crc32(repr((call.items[number], *row)).encode()) for number, *row in result.rows]
+                rows_before, sum_before = self.measured.rows or (0, 0)
+                self.measured.rows = rows_before + len(sums), sum_before + sum(sums)
         except JobkitError as error:
             error.message = f"{call.place}: {error.message}"
             raise

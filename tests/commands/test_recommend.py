@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from jobkit.core.files import write_atomically
+from jobkit.core.layout import ENTITIES_FILE
+from jobkit.worker.workloads.base import Entity, as_tsv
+from tests.support.builders import point, try_folder
 from tests.support.commands import ended_well, jobkit
-from tests.support.recommendations import records, write_run
+from tests.support.recommendations import measured, records, write_run
 
 SPEC = """\
 name: words
@@ -59,6 +65,28 @@ def test_nothing_is_written_and_no_other_setting_is_next(tmp_path: Path) -> None
     assert "next: jobkit apply" in jobkit("recommend", folder).stderr
     assert "next: " not in jobkit("recommend", folder, "--margin", "5%").stderr, "apply has no such option"
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_knob_that_changes_the_rows_is_chosen_by_a_person_and_not_by_speed(tmp_path: Path) -> None:
+    told = []
+    for index, own in enumerate(product([10, 100], [3, 8]), start=1):
+        at = point(index, params=dict(zip(("batch_size", "shortest"), own, strict=True)), device="cpu")
+        told.append(measured(replace(at, workload_folder="/here"), rate=10.0 * index))
+    folder = write_run(tmp_path / "own", told)
+    for at_8, words in {1: "(2 rows at 3, 1 at 8)", 2: "(2 rows at 3, 2 at 8, but other rows)"}.items():
+        for one in told:
+            shortest = one.point.numbers["shortest"]
+            ends = range(2 if shortest == 3 else at_8)
+            entities = as_tsv(Entity(0, "Ann", "NAME", shortest, end) for end in ends)
+            write_atomically(try_folder(folder, one.point) / ENTITIES_FILE, entities)
+        done = jobkit("recommend", folder)
+        assert (done.returncode, f"shortest changes the result {words}" in done.stderr) == (2, True)
+        assert f"jobkit recommend {folder} --set sweep.shortest=3" in done.stderr
+        assert "shortest changes the result" in jobkit("collect", folder).stdout
+    done = jobkit("recommend", folder, "--set", "sweep.shortest=3")
+    assert "Take batch_size 100, shortest 3:" in done.stdout
+    assert "--out tagged --set sweep.shortest=3" in done.stderr
+    assert "measured were 3, 8" in jobkit("recommend", folder, "--set", "sweep.shortest=5").stderr
 
 
 def test_a_corpus_with_another_field_or_encoding_is_refused_with_what_reads_it(tmp_path: Path) -> None:

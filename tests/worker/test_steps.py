@@ -94,6 +94,18 @@ def test_entities_have_no_blanks_at_their_ends_if_a_spec_wants_it(tmp_path: Path
     assert rows == (trimmed if trim else [trimmed[0], "0\t Rome \tLOC\t2\t8", "0\t\u00a0\tLOC\t8\t9"])
 
 
+@pytest.mark.slow
+def test_rows_in_columns_of_their_own_have_one_sum_however_the_text_is_cut(tmp_path: Path) -> None:
+    found = []
+    for size, text in (1, "Ann.\n\nBea came.\n"), (2, "Ann.\n\nBea came.\n"), (2, "Ann ran.\n\nBea.\n"):
+        of = replace(PLAIN, params={"batch_size": size}, workers=1)
+        summary = tried(tmp_path, of, text).summary
+        assert summary
+        assert summary.rows == 2
+        found.append(summary.rows_sum)
+    assert found[0] == found[1] != found[2]
+
+
 # -- before a fork
 
 COUNT = replace(point(device="cpu"), workload="count", model=None, fork=True)

@@ -87,6 +87,7 @@ from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import NamedSpec, Options, Prepared, run_id, run_of, shared_by, warn_again
 from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
+from jobkit.report.recommend.material import VALUES_OF
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.on_end import tell
@@ -461,7 +462,7 @@ def _changes(out: Path, request: ApplyRequest) -> tuple[str, ...]:
             f"{out}: runs with {before.scheduler}",
             hint=f"to move the shards: jobkit resume {shell_path(out)} --replan --set scheduler={asked}",
         )
-    words = without(request.overrides, "scheduler")
+    words = [word for word in without(request.overrides, "scheduler") if not word.startswith(VALUES_OF)]
     return tuple(word for word in words if load_spec(out / SPEC_FILE, (word,)) != before)
 
 

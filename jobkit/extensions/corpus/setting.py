@@ -34,7 +34,7 @@ from jobkit.report.recommend.advice import (
     paragraphs,
     recommend,
 )
-from jobkit.report.recommend.material import RunData, read_material
+from jobkit.report.recommend.material import VALUES_OF, RunData, read_material
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import by_name, choose_scheduler
 from jobkit.schedulers.survey import asked_for
@@ -123,11 +123,11 @@ def refuse_keys(overrides: Sequence[str]) -> None:
         *("scheduler", "nan", "after"),
     )
     for override, key in zip(overrides, keys_of(overrides), strict=True):
-        if key.partition(".")[0] not in changeable:
+        if key.partition(".")[0] not in (*changeable, "sweep") or key == "sweep":
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: {key} belongs to the setting, or to the conditions of its measurement",
-                hint=f"apply takes {', '.join(changeable)}; for another setting name another run or spec",
+                hint=f"apply takes {', '.join(changeable)}, sweep.KNOB; for other settings name another run or spec",
             )
 
 
@@ -135,14 +135,16 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     refuse_unmeasured(run, "apply")
     before = load_spec(run / SPEC_FILE)
     before.refuse_command("jobkit apply")
-    material, points = read_material(run), read_points(run)[0]
+    chosen = [word for word in options.overrides if word.startswith(VALUES_OF)]
+    material, points = read_material(run, chosen), read_points(run)[0]
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
     alike = [record for record in material.measured if speed and record.params == speed.params]
     sums = [record.summary for record in alike if record.summary]
     answer = energy_answer(alike, speed, CorpusVolume(paragraphs=1)) if speed else None
-    given = without(options.overrides, "scheduler")  # which is chosen apart
+    # the scheduler is chosen apart
+    given = [word for word in without(options.overrides, "scheduler") if word not in chosen]
     spec = load_spec(run / SPEC_FILE, ("after=[]", *found, *given))
     spec, site, why = _placed(spec, options, before.scheduler)
     if "max_gpu_hours" not in keys_of(given):  # that of the measurements was for them alone

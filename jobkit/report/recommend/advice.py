@@ -16,6 +16,7 @@ from jobkit.answers.setting import Mean, Ratio, Setting, key_of, other_knobs, se
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
 from jobkit.core import figures
 from jobkit.core.errors import JobkitError
+from jobkit.core.figures import by_key
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
@@ -25,7 +26,7 @@ from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.request import Conditions, conditions_of, memory_condition
-from jobkit.runs.results import Agreement, overlap_words, overlaps
+from jobkit.runs.results import Agreement, changing_words, overlap_words, overlaps
 
 MOST_LISTED = 8
 
@@ -133,6 +134,21 @@ def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> No
     raise JobkitError(
         "\n".join([f"{run}: no setting keeps the constraints", *lines[:MOST_LISTED], *more]),
         hint="a wider bound: --set constraints.NAME.min=NUMBER, or .max",
+    )
+
+
+def refuse_changing(material: RunData, objective: Objective) -> None:
+    """Raise an error if settings find different rows, and no figure of the workload's own judges these."""
+    if not material.changing or any(by_key(name).own for name in (objective.metric, *objective.bounds)):
+        return
+    words = "; ".join(changing_words(material.changing))
+    chosen = " ".join(
+        f"--set sweep.{knob}={next(iter(counts))}" for knob, counts in material.changing.items()
+    )
+    raise JobkitError(
+        f"{material.run}: {words}, and speed alone cannot choose it",
+        hint=f"choose a value: jobkit recommend {shell_quote(material.run)} {chosen}; "
+        "`jobkit apply` takes the same option",
     )
 
 
@@ -521,6 +537,8 @@ def recommend(
         memories = {name: memories[name]}
     settings = speed.speeds_of(records, material.records)
     judged = judge(material.run, settings, records, objective)
+    if search is None:
+        refuse_changing(material, judged.objective)
     point = next(record.point for record in records if record.outcome is Outcome.OK)
     if gpus is not None and point.device == CPU:
         raise JobkitError(

@@ -13,15 +13,24 @@ from jobkit.answers.objective import Objective, SearchAnswer, read_search
 from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import keyed
-from jobkit.core.knobs import CPU
+from jobkit.core.knobs import CPU, sort_key
 from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
-from jobkit.core.terminal import shell_path, shell_quote
+from jobkit.core.terminal import printable, shell_path, shell_quote
+from jobkit.core.units import format_list
 from jobkit.report.rows import Row, row_of_point, trials_of
 from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
-from jobkit.runs.results import Agreement, Run, agreements, batches_of, read_run
+from jobkit.runs.results import (
+    Agreement,
+    Counts,
+    Run,
+    agreements,
+    batches_of,
+    changing_knobs,
+    read_run,
+)
 from jobkit.runs.status import PointResult
 from jobkit.runs.trials import Trial, describe_trials
 from jobkit.runs.tries import task_s, timed
@@ -29,6 +38,9 @@ from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.spec.yaml_files import hide_override
+
+VALUES_OF = "sweep."
+"""Begins an option that keeps of a run the points with some values of a knob."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +63,8 @@ class RunData:
     tried: tuple[Trial, ...] = ()  # the same as data: the largest safe batch is below those that did not fit
     # by the point's index, if the run sweeps the precision: how its entities agree with those of fp32
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    # knobs of the user's workload whose values found other rows, with their numbers
+    changing: Mapping[str, Counts] = field(default_factory=dict)
     # what a setting is chosen by, and what it must keep
     objective: Objective = field(default_factory=Objective)
     asked_bytes: int | None = None  # as in `jobkit.answers.memory.Memory`
@@ -101,27 +115,32 @@ def read_material(folder: Path, overrides: Sequence[str] = (), run: Run | None =
 
     ``folder``: of one run.
     ``run``: what it holds, if that was read already.
-    ``overrides``: ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
+    ``overrides``: ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec, or keep
+    of its points those with some values of a knob (``sweep.KNOB=VALUE``).
     """
     for override in overrides:
-        if re.match(r"(objective|constraints)\b", override) is None:
+        if re.match(r"(objective\b|constraints\b|sweep\.\w+=)", override) is None:
             message = (
-                f"--set {hide_override(override, SweepSpec)}: recommend takes only objective and constraints"
+                f"--set {hide_override(override, SweepSpec)}: recommend takes only objective, constraints "
+                "and the values of a knob that was swept"
             )
-            raise JobkitError(message, hint="--set objective.metric=NAME, --set constraints.NAME.min=NUMBER")
+            hint = "--set objective.metric=NAME, --set constraints.NAME.min=NUMBER, --set sweep.KNOB=VALUE"
+            raise JobkitError(message, hint=hint)
     if not is_run_folder(folder):
         raise JobkitError(
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
             hint=f"name one folder below runs/; to read an old log: jobkit collect {shell_quote(folder)}",
         )
     run = run or read_run(folder)
+    values = [word for word in overrides if word.startswith(VALUES_OF)]
+    overrides = [word for word in overrides if word not in values]
     spec, notes = spec_of(folder, overrides)
     site, more = site_of(spec)
     objective = Objective()
     if spec:
         direction = spec.objective.chosen_direction
         objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
-    sweep = [point for point in run.points if point.point.kind.swept]
+    sweep = _chosen([point for point in run.points if point.point.kind.swept], values, folder)
     records = [record for point in sweep if (record := timed(point.counts))]
     tried = trials_of(folder, run.points)
     return RunData(
@@ -144,9 +163,24 @@ def read_material(folder: Path, overrides: Sequence[str] = (), run: Run | None =
         tried=tuple(tried),
         asked_bytes=spec.asked_bytes if spec else None,
         agreements=agreements(sweep),
+        changing=changing_knobs(sweep),
         objective=objective,
         search=read_search(folder, objective if overrides else None),
     )
+
+
+def _chosen(points: Sequence[PointResult], overrides: Sequence[str], run: Path) -> list[PointResult]:
+    """Return the points with those values of knobs that a person chose."""
+    kept = list(points)
+    for knob, text in (word.removeprefix(VALUES_OF).split("=", 1) for word in overrides):
+        wanted = re.findall(r"[^\s,\[\]]+", text)
+        measured = {value for one in kept if (value := one.point.params.get(knob)) is not None}
+        kept = [one for one in kept if str(one.point.params.get(knob)) in wanted]
+        if not kept:
+            values = format_list([str(value) for value in sorted(measured, key=sort_key)], 8)
+            hint = f"measured were {values}" if values else f"its knobs: jobkit collect {shell_path(run)}"
+            raise JobkitError(f"{run}: no point has {printable(knob)} {printable(text)}", hint=hint)
+    return kept
 
 
 def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | None, list[str]]:
