@@ -24,6 +24,7 @@ from jobkit.schedulers.registry import runs_here
 if TYPE_CHECKING:
     from jobkit.answers.gpus import GpuKind
     from jobkit.report.recommend.advice import Advice
+    from jobkit.schedulers.survey import RequestedQueues
     from jobkit.spec.policy import Policy
     from jobkit.spec.sweep_spec import SweepSpec
 
@@ -167,6 +168,13 @@ class Run(Results):
 
         which_run.refuse_unmeasured(folder := self._home(), "recommend")
         material = read_material(folder, _words(changes))
+        asked, site = material.resources, material.site
+
+        def queues() -> RequestedQueues | None:
+            from jobkit.setup.init import asked_queues  # only a long request asks for limits
+
+            return asked_queues(asked, site) if asked and site else None
+
         return recommend(
             material,
             gpus=gpu_kinds(gpus) if isinstance(gpus, str) else gpus,
@@ -175,6 +183,7 @@ class Run(Results):
             else None,
             margin=margin,
             min_f1=min_f1,
+            queues=queues,
         )
 
     def report(self, output: Path | str = "report.html") -> Path:

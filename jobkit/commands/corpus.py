@@ -97,8 +97,8 @@ def apply(
     from jobkit.core.paths import cache_dir
     from jobkit.extensions.corpus import apply as applying
     from jobkit.extensions.corpus.scan import corpus_path
-    from jobkit.extensions.corpus.shards import MINUTES
     from jobkit.runs.journal import read_journal
+    from jobkit.runs.request import MINUTES
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:

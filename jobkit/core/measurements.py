@@ -305,8 +305,8 @@ class Summary:
     load_max
         The largest load of a batch.
     rows, rows_sum
-        How many rows the work found in columns of its own, and the sum of their CRC-32, which does not depend
-        on the calls; ``None`` of entities, which have a file, and in records of earlier versions.
+        The number of rows in columns of the workload's own, and the sum of their CRC-32; ``None`` of entities,
+        which have a file, and in records of earlier versions.
     """
 
     items_total: int

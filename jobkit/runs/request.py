@@ -40,7 +40,8 @@ MEMORY_FACTOR = 1.2
 LEAST_ROOM_BYTES = 256 * MIB
 """A first load held 192 MiB more than a later one, and the shell of a job 34 MiB (benchmarks/records)."""
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10
-WALLTIME_FACTOR = 1.25
+WALLTIME_FACTOR, WALLTIME_STEP_S = 1.25, 300
+MINUTES = 30.0  # time of a shard of a corpus by default, or half of what its queue allows if that is less
 WARNING_S = 60  # the default of ``warning_s`` in a site file
 
 
@@ -57,6 +58,17 @@ def walltime_request(longest_s: float, warning_s: float = WARNING_S) -> int:
     return round_up_walltime(WALLTIME_FACTOR * (longest_s + 60 + warning_s))
 
 
+def shard_s(limit_s: float | None, spread: float, warning_s: float = WARNING_S) -> float:
+    """Return how long a shard of a corpus takes by default, as expected: its request is within a limit.
+
+    ``spread``: the longest time over the expected one.
+    """
+    if limit_s is None:
+        return 60 * MINUTES
+    within_s = (limit_s // WALLTIME_STEP_S * WALLTIME_STEP_S / WALLTIME_FACTOR - 60 - warning_s) / spread
+    return min(60 * MINUTES, max(60 * 10.0, min(limit_s / 2, within_s)))
+
+
 def round_up_memory(size: float) -> int:
     """Return a request in steps that people use: whole GiB, and up to 900 MiB steps of 100 MiB."""
     small = math.ceil(size / SMALL_STEP_BYTES)
@@ -65,8 +77,7 @@ def round_up_memory(size: float) -> int:
 
 def round_up_walltime(seconds: float) -> int:
     """Return a request in whole steps."""
-    walltime_step_s = 300
-    return math.ceil(seconds / walltime_step_s) * walltime_step_s
+    return math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S
 
 
 def enough(

@@ -107,12 +107,17 @@ class RequestedQueues:
             return ""
         return f"no node of {self.where} is up: {'; '.join(dict.fromkeys(one.down for one in self.queues))}"
 
+    @property
+    def longest_s(self) -> float | None:
+        """The longest walltime that any of them allows; ``None`` for no limit, or if none is known."""
+        limits = [queue.walltime_s for queue in self.queues]
+        return max((most for most in limits if most is not None), default=None) if all(limits) else None
+
     def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
         """Return the fault of a walltime that no requested queue allows; ``limit`` is its name."""
-        limits = [queue.walltime_s for queue in self.queues]
-        if not limits or any(most is None or most >= request.walltime_s for most in limits):
+        longest = self.longest_s
+        if longest is None or longest >= request.walltime_s:
             return None
-        longest = max(most for most in limits if most is not None)
         named = f" ({limit})" if limit else ""
         each = f" ({request.pack} points a job, {format_walltime(request.walltime_s // request.pack)} each)"
         return RequestFault(

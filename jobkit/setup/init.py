@@ -25,10 +25,13 @@ from jobkit.schedulers.survey import (
     PRACTICE_NEEDS,
     Consumable,
     Queue,
+    RequestedQueues,
     Survey,
+    asked_for,
     gpu_counts,
 )
-from jobkit.spec.site import Requests, Site, find_site, load_site, own_site
+from jobkit.spec.site import Requests, Site, find_site, load_site, own_site, queue_of
+from jobkit.spec.sweep_spec import Resources
 from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import EXTRA_OF
 
@@ -56,6 +59,15 @@ def ask_site(scheduler: Scheduler, *only: str) -> Survey:
             else:
                 answers[name] = Completed(argv, shell.NO_ANSWER, "", f"not asked: {hung.said}")
     return scheduler.parse_survey(answers)
+
+
+def asked_queues(resources: Resources, site: Site) -> RequestedQueues | None:
+    """Return what the scheduler answers of the queues that a request names; ``None`` on this machine."""
+    scheduler = by_name(site.scheduler)
+    if scheduler.RUNS_HERE:
+        return None
+    survey = ask_site(scheduler, "controller", "nodes", "queues")
+    return asked_for(queue_of(resources, site), survey.queues or (), survey.queue_noun)
 
 
 @keyed

@@ -52,7 +52,6 @@ from jobkit.extensions.corpus.replan import grow, measured, replan
 from jobkit.extensions.corpus.scan import CorpusFiles, find_sources, scan
 from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting, without
 from jobkit.extensions.corpus.shards import (
-    MINUTES,
     CorpusSummary,
     ShardOptions,
     covered,
@@ -92,7 +91,7 @@ from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.on_end import tell
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import WORDS, RetryGroup, enough
+from jobkit.runs.request import MINUTES, WORDS, RetryGroup, enough
 from jobkit.runs.status import ENDINGS, RunStatus, first_task, point_named, run_id_of
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import by_name, runs_here

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -36,10 +35,9 @@ from jobkit.report.recommend.advice import (
 )
 from jobkit.report.recommend.material import VALUES_OF, RunData, read_material
 from jobkit.runs.which_run import find_run, refuse_unmeasured
-from jobkit.schedulers.registry import by_name, choose_scheduler
-from jobkit.schedulers.survey import asked_for
+from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.fields import Auto
-from jobkit.spec.site import Site, find_site, portable_name, queue_of
+from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.spec.yaml_files import hide_override
 
@@ -74,16 +72,10 @@ class AppliedSetting(Promise):
 
     def longest_walltime(self) -> float | None:
         """Return the walltime that its queue allows, in seconds; ``None`` if no limit is known."""
-        scheduler = by_name(self.spec.scheduler)
-        if scheduler.RUNS_HERE:
-            return None
-        from jobkit.setup.init import ask_site  # here: only a plan for a cluster asks for it
+        from jobkit.setup.init import asked_queues  # here: only a plan for a cluster asks for it
 
-        survey = ask_site(scheduler, "controller", "nodes", "queues")
-        asked = asked_for(queue_of(self.spec.resources, self.site), survey.queues or (), survey.queue_noun)
-        limits = [queue.walltime_s or math.inf for queue in asked.queues]
-        longest_s = max(limits, default=math.inf)
-        return longest_s if longest_s < math.inf else None
+        asked = asked_queues(self.spec.resources, self.site)
+        return asked.longest_s if asked else None
 
     @property
     def words(self) -> str:
@@ -127,7 +119,7 @@ def refuse_keys(overrides: Sequence[str]) -> None:
             shown = hide_override(override, SweepSpec)
             raise JobkitError(
                 f"--set {shown}: {key} belongs to the setting, or to the conditions of its measurement",
-                hint=f"apply takes {', '.join(changeable)}, sweep.KNOB; for other settings name another run or spec",
+                hint=f"apply takes {', '.join(changeable)}, sweep.KNOB; for others name another run or spec",
             )
 
 

@@ -41,7 +41,7 @@ from jobkit.launch.ceiling import at_most, with_retries
 from jobkit.launch.launch import request_words
 from jobkit.planning.job_script import PointScript
 from jobkit.planning.texts import estimated_lengths
-from jobkit.runs.request import MEMORY_FACTOR, enough, memory_request
+from jobkit.runs.request import MEMORY_FACTOR, MINUTES, enough, memory_request, shard_s
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
@@ -156,7 +156,6 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
 
 # -- shards
 
-MINUTES = 30.0  # time of a shard by default, or half of what its queue allows if that is less
 MEASURED = 2**17  # characters of the first shard if it measures the speed
 UNKNOWN = 2**22  # characters of a shard that is cut before a speed is known
 
@@ -274,11 +273,11 @@ def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptio
     if setting.speed is None:
         return math.ceil(sum(piece.characters for piece in pieces) / UNKNOWN)
     start_s, allowed_s = setting.speed.start_s, 60 * wishes.minutes
-    if wishes.minutes == MINUTES and wishes.limit_s:
-        # minutes of a shard by default, if its queue allows as much
-        allowed_s = min(allowed_s, max(60 * 10.0, wishes.limit_s / setting.spec.pack / 2))
     items = sum(piece.paragraphs for piece in pieces)
     whole = duration(setting.speed, items=items, characters=sum(piece.characters for piece in pieces))
+    if wishes.minutes == MINUTES and wishes.limit_s:
+        limit_s, spread = wishes.limit_s / setting.spec.pack, whole.longest_s / whole.expected_s
+        allowed_s = shard_s(limit_s, spread, setting.site.warning_s)
     # A start is part of a shard; if it takes most of one, the shard is longer than was wished.
     return math.ceil((whole.expected_s - start_s) / max(allowed_s - start_s, allowed_s / 2))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,12 @@ from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
-from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.core.units import format_count, format_f1, format_list, format_walltime
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.report.tables import no_search_for_cycles
-from jobkit.runs.request import Conditions, conditions_of, memory_condition
+from jobkit.runs.request import WARNING_S, Conditions, conditions_of, memory_condition, shard_s
 from jobkit.runs.results import Agreement, changing_words, overlap_words, overlaps
+from jobkit.schedulers.survey import RequestedQueues
 
 MOST_LISTED = 8
 
@@ -521,12 +523,14 @@ def recommend(
     corpus: CorpusVolume | None = None,
     margin: float = 0.0,
     min_f1: float = 1.0,
+    queues: Callable[[], RequestedQueues | None] = lambda: None,
 ) -> Advice:
     """Return what a run recommends.
 
     ``gpus``: to look at; ``None`` for those of `jobkit.answers.gpus.COMMON_GPUS`.
     ``corpus``: to estimate the time for; ``None`` for one pass of the measured text.
     ``min_f1``: the least agreement with the entities of fp32 that a precision must have to be recommended.
+    ``queues``: asks for those that the run's request names.
     """
     search, records, objective = material.search, material.records, material.objective
     if search:
@@ -587,10 +591,38 @@ def recommend(
         margin=margin,
         time=time,
         energy=energy_answer(records, chosen, text),
-        request=request(material, repeat, time),
+        request=_request(material, repeat, chosen, text, time, queues),
         gpus=() if own.on_cpu else common_gpus() if gpus is None else gpus,
         conditions=conditions_of(repeat),
     )
+
+
+def _request(
+    material: RunData,
+    repeat: Record,
+    chosen: Speed,
+    text: CorpusVolume,
+    time: Duration,
+    queues: Callable[[], RequestedQueues | None],
+) -> RequestAdvice | None:
+    """Return what to request for the corpus, or for each job into which `jobkit apply` cuts a long one."""
+    whole = request(material, repeat, time)
+    # what the points requested is within the limit
+    short = not whole or not material.resources or whole.walltime_s <= material.resources.walltime
+    known = None if short else queues()
+    limit_s = known and known.longest_s
+    if not whole or not known or not limit_s or whole.walltime_s <= limit_s:
+        return whole
+    asked, allows = format_walltime(whole.walltime_s), f"{known.where} allows ({format_walltime(limit_s)})"
+    too_long = f"{asked} is longer than {allows}"
+    if not chosen.rates or repeat.point.command:
+        return replace(whole, too_long=too_long)
+    warning_s = material.site.warning_s if material.site else WARNING_S
+    each_s = shard_s(limit_s, time.longest_s / time.expected_s, warning_s)
+    jobs = math.ceil((time.expected_s - time.start_s) / max(each_s - time.start_s, each_s / 2))
+    characters = text.characters and math.ceil(text.characters / jobs)
+    part = speed.duration(chosen, items=math.ceil(text.paragraphs / jobs), characters=characters)
+    return replace(request(material, repeat, part) or whole, jobs=jobs, too_long=too_long)
 
 
 def advised(folders: Collection[str]) -> Advice | None:

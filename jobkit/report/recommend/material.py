@@ -107,6 +107,8 @@ class RequestAdvice:
     walltime_s: int
     used_memory_bytes: int | None  # as in `jobkit.runs.request.held_by`
     lines: tuple[Lines, ...]  # for each scheduler
+    jobs: int = 1  # how many such jobs do the corpus
+    too_long: str = ""  # why no job can do all of it, in words; empty if one can
 
 
 @no_search_for_cycles()

@@ -103,7 +103,11 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
         size, clock = format_size(asked.memory_bytes), format_walltime(asked.walltime_s)
         own = any(lines.own for lines in asked.lines)
         add = " from the scheduler" if own else " (add your queue, account and GPU type)"
-        request.append(f"Request {size} and {clock}{add}:")
+        each = f" for each of about {asked.jobs:,} jobs" if asked.jobs > 1 else ""
+        request.append(f"Request {size} and {clock}{each}{add}:")
+        if asked.too_long:
+            cut = f": `jobkit apply` cuts it into about {format_count(asked.jobs, 'job')}" * (asked.jobs > 1)
+            request.append(f"  The corpus in one job: {asked.too_long}{cut}.")
         for lines in asked.lines:
             scheduler = by_name(lines.scheduler)
             site = f", site {lines.site}" if own else ""

@@ -75,7 +75,7 @@ def test_a_setting_whose_shortcuts_were_refused_has_none(run: Path) -> None:
     assert "refused" not in setting.words
 
 
-@pytest.mark.parametrize("word", ["sweep.batch_size=[7]", "text=a.txt"])
+@pytest.mark.parametrize("word", ["order=text", "text=a.txt"])
 def test_a_key_of_the_setting_is_refused(run: Path, word: str) -> None:
     with pytest.raises(JobkitError, match="belongs to the setting"):
         found(run, word)
