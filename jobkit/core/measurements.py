@@ -305,8 +305,8 @@ class Summary:
     load_max
         The largest load of a batch.
     rows, rows_sum
-        The number of rows in columns of the workload's own, and the sum of their CRC-32; ``None`` of entities,
-        which have a file, and in records of earlier versions.
+        The number of rows in columns of the workload's own, and the sum of their CRC-32; ``None`` of entities
+        and in records of earlier versions.
     """
 
     items_total: int

@@ -97,7 +97,7 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
         if why:
             reason = " ".join(str(why).split()) or type(why).__name__
             place = "where there is a network, with $JOBKIT_CACHE on a shared disk"
-            or_else = "" if of_hub else f"; or set `model.fallback: {STAND_IN}`"
+            or_else = "" if of_hub or name != LANGUAGE else f"; or set `model.fallback: {STAND_IN}`"
             message = f"model {name!r} could not be fetched: {reason}"
             hint = f"run `jobkit models fetch {name}` {place}{or_else}"
             raise JobkitError(message, hint=hint) from (why if isinstance(why, Exception) else None)
@@ -342,18 +342,19 @@ def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> Jo
         hint = f"name the workload that loads it: --for {others}, in a spec `workload`"
         return JobkitError(f"model {name!r}: a name with a / is not one of stanza-ner, as en is", hint=hint)
     if stanza and name != LANGUAGE:
-        instead = f"only {LANGUAGE} has a {STAND_IN}"
+        instead = f"; only {LANGUAGE} has a {STAND_IN}"
     elif stanza or workload in USUAL:
-        instead = f"set `model.fallback: {STAND_IN}`{'' if stanza else ' (random weights)'}"
+        instead = f", or set `model.fallback: {STAND_IN}`{'' if stanza else ' (random weights)'}"
     if size != FULL:
         message = f"model {name!r}: only {'the' if stanza else 'a'} {STAND_IN} has the size {size!r}"
-        return JobkitError(message, hint=f"set `model.size: {FULL}`, or {instead}")
+        return JobkitError(message, hint=f"set `model.size: {FULL}`{instead}")
     lacks = (f"{place} ({missing_files(place, name)})" if stanza else str(place) for place in places)
     looked = f"; looked in {'; '.join(lacks)}" if places else ""
-    without = f": `model.path`{', or random weights, to try jobkit: --stand-in' * (workload in USUAL)}"
+    without = f"or: `model.path`{', or random weights, to try jobkit: --stand-in' * (workload in USUAL)}"
     if stanza:
-        without = f", {'to try jobkit without it: --stand-in' if name == LANGUAGE else instead}"
-    hint = f"{fetch_command(workload, name)}   (or{without})"
+        without = "or, to try jobkit without it: --stand-in"
+    more = instead if stanza and name != LANGUAGE else f"   ({without})"
+    hint = f"{fetch_command(workload, name)}{more}"
     return JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
 
 

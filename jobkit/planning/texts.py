@@ -100,12 +100,16 @@ def is_sample(text: TextRef) -> bool:
     return bool(SAMPLE.fullmatch(text.name))
 
 
-def longer_text(text: TextRef, paragraphs: int) -> str:
-    """Return the option that gives the same spec a text of so many paragraphs, with what FILE stands for."""
+def longer_text(text: TextRef, paragraphs: int, has: int) -> str:
+    """Return the option that gives the same spec a text of so many paragraphs, with what FILE stands for.
+
+    ``has``: how many the text has; fewer than were drawn are all of its corpus.
+    """
     if is_sample(text) and paragraphs <= MOST_PARAGRAPHS:
         return f"--set text=sample:{paragraphs}"
-    drawn = " drawn, seed " in text.name
-    return f"--set text_sample={paragraphs}" if drawn else f"--set text=FILE   # of {paragraphs:,} paragraphs"
+    asked = re.search(r": ([\d,]+) drawn, seed ", text.name)
+    more = asked and int(asked[1].replace(",", "")) <= has
+    return f"--set text_sample={paragraphs}" if more else f"--set text=FILE   # of {paragraphs:,} paragraphs"
 
 
 def is_sample_file(path: Path, cache: Path) -> bool:

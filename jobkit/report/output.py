@@ -11,6 +11,7 @@ from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
 
+from jobkit.answers.loads import NONE, read_lengths
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Estimate, estimate
 from jobkit.answers.setting import Mean, Setting, other_knobs
@@ -24,14 +25,14 @@ from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
-from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, shell_quote
+from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, printable, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
 from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
-from jobkit.worker.workloads.base import CHARACTERS, load_unit
+from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
 
 
 @keyed
@@ -86,7 +87,7 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
                 knob=largest.knob,
                 by_knob=reason,
                 prediction=largest,
-                unit=load_unit(first.point.workload),
+                unit=_load_of(first)[0],
                 others="" if search or alone else words,
                 allocator=memory_condition(own.records),
                 asked=own.asked,
@@ -337,8 +338,6 @@ LEGENDS = {
     "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
     "own": "{own}: as the workload reports it; jobkit does not measure it",
-    "padded tokens": "load: tokens of the largest batch once padded; memory follows it",
-    "tokens": "load: tokens of the largest batch, which is not padded; memory follows it",
     "own load": "load: of the largest batch, as the program reports it; else its items",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
@@ -348,6 +347,23 @@ PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
 
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
+
+
+def _load_of(row: Row) -> tuple[str, bool]:
+    """Return what the load of a point counts, and whether it is padded: of a user's workload by its run."""
+    lengths = None if row.point.workload in SHIPPED else read_lengths(Path(row.folder))
+    if lengths and lengths.source != NONE:
+        return lengths.unit, lengths.pads
+    unit = load_unit(row.point.workload)
+    return unit, unit != "tokens"
+
+
+def _load_figure(unit: str, *, pads: bool) -> Figure:
+    of = printable(unit.removeprefix("padded "))
+    head = "chars" if unit == CHARACTERS else of.split()[-1] if of else ""
+    how = "once padded" if pads else "which is not padded"
+    legend = f"load: {of} of the largest batch{',' * (not pads)} {how}; memory follows it"
+    return replace(LOAD, head=f"load\n{head[:12]}", family=legend)
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -363,8 +379,9 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
     hidden, load = hidden_energy(sizes), LOAD
     if sizes and sizes[0].first.point.command:
         load = replace(LOAD, head="load\n", family="own load")
-    elif sizes and (unit := load_unit(sizes[0].first.point.workload)) != CHARACTERS:
-        load = replace(LOAD, head="load\ntokens", family=unit)
+    elif sizes:
+        unit, pads = _load_of(sizes[0].first)
+        load = _load_figure(unit, pads=pads)
     for figure in in_table(own):
         if figure not in hidden:
             shown = load if figure is LOAD else figure
@@ -402,6 +419,8 @@ def _notes(
     for name, line in LEGENDS.items():
         if name in families:
             yield line.format(base=format_setting(base) or "the smallest size", own=names)
+    if figure.name == LOAD.name and figure.family not in LEGENDS:
+        yield figure.family
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from jobkit.answers.loads import Lengths
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
+from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Command
 from jobkit.report.output import LEGENDS, render, size_columns
 from jobkit.report.tables import Size, collect
@@ -43,18 +45,22 @@ def test_every_column_has_a_legend() -> None:
 @pytest.mark.parametrize(
     ("of", "head", "legend"),
     [
-        ({"workload": "stanza-ner"}, "load chars", "load"),
-        ({"workload": "sentence-embedding"}, "load tokens", "padded tokens"),
-        ({"workload": "spacy-ner"}, "load tokens", "tokens"),
-        ({"command": Command(template="tag {batch_size} {text}")}, "load", "own load"),
+        ({"workload": "stanza-ner"}, "load chars", "characters of the largest batch once padded"),
+        ({"workload": "sentence-embedding"}, "load tokens", "tokens of the largest batch once padded"),
+        ({"workload": "spacy-ner"}, "load tokens", "tokens of the largest batch, which is not padded"),
+        ({"workload": "mine:Own"}, "load words", "words of the largest batch, which is not padded"),
+        ({"command": Command(template="tag {batch_size} {text}")}, "load", "as the program reports it"),
     ],
 )
 def test_a_load_has_the_unit_of_its_workload(
     tmp_path: Path, of: dict[str, Any], head: str, legend: str
 ) -> None:
-    found = collect([write_records(tmp_path, [record(replace(p, **of)) for p in grid([50, 100])])])
+    run = write_records(tmp_path, [record(replace(p, **of)) for p in grid([50, 100])])
+    (run / LENGTHS_FILE).write_text(Lengths(paragraphs=((3,),), unit="words", pads=False).to_json())
+    found = collect([run])
     (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == head)
-    assert column.notes == (LEGENDS[legend],)
+    (note,) = column.notes
+    assert legend in note
 
 
 def test_a_spread_larger_than_the_mean_is_unknown(tmp_path: Path) -> None:

@@ -302,7 +302,9 @@ def _longer(tuning: Tuning) -> str:
     """Return the option that gives a text on which the fastest setting works for long enough."""
     rate = max((speed.rate for speed in tuning.finals.speeds), default=0.0)
     wanted = max(tuning.goal.wanted, MEASURED_S * rate)
-    return longer_text(tuning.results[0][1].point.text, int(float(f"{wanted:.2g}")))
+    sums = [(one.summary, one.point.every) for _, result in tuning.results if (one := result.record)]
+    has = max((summary.items_total * every for summary, every in sums if summary), default=0)
+    return longer_text(tuning.results[0][1].point.text, int(float(f"{wanted:.2g}")), has)
 
 
 def _on(tuning: Tuning, speed: Speed) -> str:

@@ -256,7 +256,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
     spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
     if (number := len(lengths.paragraphs)) < MEMORY_PARAGRAPHS * goal.workers:
         words = ["jobkit", "tune", str(path), *options.words]
-        longer = longer_text(named.inputs.text, goal.wanted)
+        longer = longer_text(named.inputs.text, goal.wanted, number)
         say(
             f"the text has {format_count(number, 'paragraph')}: a setting that does more than "
             f"{number / MEASURED_S:,.0f} a second is measured for less than {MEASURED_S:g} s, and chance may "

@@ -27,7 +27,7 @@ from jobkit.core.units import format_count, format_f1, format_list, format_wallt
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.request import WARNING_S, Conditions, conditions_of, memory_condition, shard_s
-from jobkit.runs.results import Agreement, changing_words, overlap_words, overlaps
+from jobkit.runs.results import Agreement, changing_words
 from jobkit.schedulers.survey import RequestedQueues
 
 MOST_LISTED = 8
@@ -426,8 +426,6 @@ class Advice:
         elsewhere = material.site is not None
         shared = elsewhere and material.resources is not None and not material.resources.exclusive
         notes += speed.not_sampled(chosen, elsewhere=elsewhere, shared=shared)
-        if words := overlap_words(self.records, overlaps(self.records)):
-            notes.append(words)
         if material.to_come:
             notes.append(f"{format_count(material.to_come, 'point')} still to come")
         if material.failed:

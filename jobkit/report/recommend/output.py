@@ -20,7 +20,7 @@ from jobkit.core import terminal
 from jobkit.core.blocks import Block, columns_of
 from jobkit.core.figures import MAX, format_figure
 from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.student import half_width, unknown_spread
+from jobkit.core.student import TWO_SIDED, half_width, quantile, unknown_spread
 from jobkit.core.terminal import NoWrap, shell_quote, wrap
 from jobkit.core.units import (
     MIB,
@@ -44,6 +44,7 @@ from jobkit.report.recommend.advice import (
     Judgement,
 )
 from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
+from jobkit.runs.results import overlap_words, overlaps
 from jobkit.schedulers.registry import by_name
 
 BINDS = {
@@ -53,6 +54,8 @@ BINDS = {
     SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
 }
 
+SHORT_S = 0.1
+"""Work that is over sooner shows the speed of a first call, and not that of a setting."""
 NO_BREAK, NARROW = "\xa0", 58
 """A blank within an option, and the columns of joined header lines, which a terminal must not break."""
 
@@ -79,7 +82,7 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
 
     Header lines of a plain site may be joined: schedulers read several options in one line.
     """
-    search, time, asked, chosen = advice.search, advice.time, advice.request, advice.recommended
+    search, asked, chosen = advice.search, advice.request, advice.recommended
     if search:
         taken = [f"Take {format_setting(search.setting)}: {_rate(chosen)}, the answer of the search."]
         taken += search.worth
@@ -118,14 +121,25 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
                 options = " ".join(line.removeprefix(prefix).replace(" ", NO_BREAK) for line in header)
                 header = wrap(options, NARROW, first=prefix, below=prefix)
             request += [NoWrap(line.replace(NO_BREAK, " "), "  ") for line in header]
-    interval = "one repeat has no interval"
+    pieces = (taken, request, _time(advice))
+    return [Block.of(piece) for piece in pieces if piece]
+
+
+def _time(advice: Advice) -> list[str]:
+    """Return how long the corpus takes; of a number of paragraphs also how long they are taken to be."""
+    time, interval = advice.time, "one repeat has no interval"
     if time.unknown:
         interval = f"spread unknown, n={time.repeats}"
     elif time.low_s is not None and time.high_s is not None:
         interval = f"95 % of runs: {format_took(time.low_s)} to {format_took(time.high_s)}"
     took = f"{format_took(time.expected_s)} ({interval}), {format_took(time.start_s)} of it to start"
-    pieces = (taken, request, [f"Time for {_corpus(advice.corpus)}: {took}."])
-    return [Block.of(piece) for piece in pieces if piece]
+    lines = [f"Time for {_corpus(advice.corpus)}: {took}."]
+    alike = (one.summary for one in advice.records if one.params == advice.recommended.params)
+    sums = next(filter(None, alike), None)
+    if advice.named and not advice.named.name and sums and sums.items and sums.characters:
+        mean = f"{sums.characters / sums.items:,.0f} characters on average"
+        lines.append(f"  Of paragraphs of {mean}, as measured; of a FILE its own lengths count.")
+    return lines
 
 
 def cautions(advice: Advice) -> list[str]:
@@ -145,6 +159,14 @@ def cautions(advice: Advice) -> list[str]:
     if point.device != CPU:
         gpu = advice.memory.gpu or "the measured GPU"
         found.append(f"  another GPU: speed and time are those of {gpu}")
+    if words := overlap_words(advice.records, overlaps(advice.records)):
+        found.append(f"  {words.partition(' (`resources')[0]}")
+    works_s = [Mean.of(setting.works_s).value for setting in settings]
+    if len(settings) > 1 and (longest_s := max(works_s)) < SHORT_S:
+        low, high = (f"{1000 * work_s:.2g}" for work_s in (min(works_s), longest_s))
+        found.append(
+            f"  the points worked for {low} to {high} ms, too short to compare speeds: a longer text"
+        )
     if advice.recommended.repeats == 1:
         found.append("  one repeat: no difference in speed is tested, and the time has no interval")
     other = {knob for setting in settings for knob in setting.params} - {largest.knob}
@@ -157,8 +179,10 @@ def cautions(advice: Advice) -> list[str]:
     elif new:
         asked = advice.margin or advice.memory.asked or advice.memory.on_cpu
         memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
-        command = f"jobkit verify {shell_quote(advice.material.run)}{memory}"
-        found.append(NoWrap(command, "  unproved, until you test it: "))
+        permits = " --stand-in" * bool(model and model.stand_in)
+        command = f"jobkit verify {shell_quote(advice.material.run)}{memory}{permits}"
+        of = " (on a CPU the memory of the process)" * (advice.memory.on_cpu and bool(memory))
+        found.append(NoWrap(command, f"  unproved, until you test it{of}: "))
     return found
 
 
@@ -291,9 +315,9 @@ def _fits_text(advice: Advice, largest: Prediction) -> bool:
 
 
 def _memory_option(advice: Advice, each_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for the allocators of all workers, in whole MiB, rounded down.
+    """Return the option of ``jobkit verify`` for the memory of all workers, in whole MiB, rounded down.
 
-    ``each_bytes``: what one worker's allocator has.
+    ``each_bytes``: what one worker's allocator has, on a CPU its process.
     """
     size_bytes = each_bytes * advice.memory.workers * (1 - advice.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
@@ -389,7 +413,9 @@ def _gpus(advice: Advice) -> list[Block]:
                 "  Test its largest batch on the GPU that was measured, if that GPU has as much memory:"
             )
             memory = _memory_option(advice, largest.capacity_bytes)
-            after.append(NoWrap(f"jobkit verify {shell_quote(advice.material.run)}{memory}", "    "))
+            permits = " --stand-in" * bool(advice.point.model and advice.point.model.stand_in)
+            command = f"jobkit verify {shell_quote(advice.material.run)}{memory}{permits}"
+            after.append(NoWrap(command, "    "))
     title = f"On other GPUs (does {advice.recommended.setting} fit; the largest batch)"
     return [Block(title=title, columns=columns_of(heads, rows, {"GPU"}), after=tuple(after))]
 
@@ -426,6 +452,9 @@ def _rate(speed: Speed) -> str:
         )
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4
     half = half_width(speed.items_per_s_sd, speed.repeats)
+    if half is not None and unknown_spread(speed.items_per_s, half) and speed.work_scatter:
+        share, free = speed.work_scatter  # of all settings, as in the interval of the time
+        half = speed.items_per_s * share * quantile(TWO_SIDED, free) / math.sqrt(speed.repeats)
     known = half is not None and not unknown_spread(speed.items_per_s, half)
     interval = f" ± {half:,.{digits}f}" if known else ""
     unknown = "" if known or half is None else "spread unknown, "

@@ -96,17 +96,17 @@ def test_the_proof_of_workers_is_of_the_memory_of_all_of_them() -> None:
     ]
     kept = found(material(shared), gpus=(), margin=0.2)
     together = int(4 * 0.8 * kept.memory.largest.capacity_bytes / 2**20)
-    assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(blocks(kept))
+    assert f"jobkit verify runs/demo --gpu-memory {together}MiB --stand-in" in as_text(blocks(kept))
 
 
 def test_the_proof_is_of_what_was_asked() -> None:
     small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     kept = 4 * GIB - 719_323_136
     said = text(material(small), gpus=(), margin=0.5)
-    assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
+    assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB --stand-in\n" in said
     card = GpuKind(name="3GiB", usable_bytes=3 * GIB)
     said = text(gpus=(card,))
-    assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
+    assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB --stand-in\n" in said
     assert "Test its largest" not in text(gpus=(card, card))
 
 
