@@ -26,6 +26,7 @@ import json
 import logging
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field
@@ -42,6 +43,7 @@ from jobkit.core.frozen import keyed
 from jobkit.core.json_codec import parse_json
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.terminal import Say, shell_path
+from jobkit.core.units import format_about
 from jobkit.planning.sample import Sample, generate, join_paragraphs, sample_text
 from jobkit.planning.workload_traits import run_in_child
 from jobkit.worker.workloads.base import Entity
@@ -226,8 +228,13 @@ def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  #
     trainer = Trainer(args=arguments, vocab=vocabulary, pretrain=vectors, device=order.device)
     document = Document(list(tagged_sentences(order.sample)))
     loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
-    steps, batches = order.size.ner_steps, iter(loader)
+    steps, batches, began_s = order.size.ner_steps, iter(loader), time.monotonic()
     for step in range(1, steps + 1):
+        if step == FIRST_STEPS + 1:
+            left_s = (time.monotonic() - began_s) / FIRST_STEPS * (steps - FIRST_STEPS)
+            order.say(
+                f"tagger: about {format_about(left_s)} to go, by the first {FIRST_STEPS} of {steps} steps"
+            )
         if (batch := next(batches, None)) is None:
             loader.reshuffle()
             batches = iter(loader)
@@ -302,6 +309,8 @@ CARD_FILE = "standin.json"
 TRAINING_SEED, HELD_OUT_SEED = 1847, 1911
 TRAINING_PARAGRAPHS = 4000
 
+FIRST_STEPS = 10
+"""Steps of the tagger, the longest part, after which jobkit says how long the others take."""
 SIZES: Mapping[str, StandinSize] = MappingProxyType(
     {
         "tiny": StandinSize(
@@ -365,6 +374,8 @@ def train(path: str, size: str, *, say: Say) -> None:
     device = "cuda" if size == "full" and torch.cuda.is_available() else "cpu"
     # How long `tiny` is trained: the time of `jobkit models build --size tiny`
     took = "when measured, this took 80 s on one core of an AMD EPYC; " if size == "tiny" else ""
+    if size == "full" and device == "cpu":
+        took = "`model.size: tiny` takes a minute or two and is enough to try jobkit; "
     say(f"training the stand-in model ({size}, on {device}): {took}the next time it comes from the cache")
     sample = generate(TRAINING_SEED, TRAINING_PARAGRAPHS)
     order = StandinOrder(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)

@@ -171,7 +171,10 @@ def _describe(trial: Trial) -> str:
         return f"{tested} and ended as {trial.outcome}"
     fits = "fits" if trial.held else "does not fit"
     needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
-    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %){trial.condition}"
+    most = format_memory(trial.bound_bytes)
+    above = trial.measured_bytes > trial.bound_bytes > 0 and format_memory(trial.measured_bytes) != most
+    bound = f", above the bound of {most} (95 %)" * above
+    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %){bound}{trial.condition}"
 
 
 def finished(run_dir: Path) -> bool:

@@ -44,6 +44,14 @@ def write(run: Path, *found: Trial, tail: str = "") -> Path:
     return run
 
 
+def test_a_need_above_the_bound_is_said() -> None:
+    within, above = (
+        replace(TRIED, outcome=Outcome.OK, measured_bytes=round(need * GIB)) for need in (15.8, 15.95)
+    )
+    said = describe_trials([within, above])
+    assert ["above the bound of 15.90 GiB (95 %)" in one for one in said] == [False, True]
+
+
 def test_a_trial_of_an_earlier_version_has_the_knob_of_today(tmp_path: Path) -> None:
     (tmp_path / TRIALS_FILE).write_text('{"batch_size": 0, "padded_chars": 9000}\n', encoding="utf-8")
     (found,) = trials(tmp_path)
@@ -77,7 +85,8 @@ FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)
         (FITS, f"fits in {LIMIT}: {NEEDED}"),
         (
             FITS | {"measured_bytes": 17 * GIB, "memory": PROCESS},
-            f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
+            f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %), "
+            "above the bound of 15.90 GiB (95 %)",
         ),
         ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
         (

@@ -457,7 +457,7 @@ class _Search:
             if not result:
                 return
             times = self._times(candidate, last)
-            step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
+            step = _times_as_fast(workers, self._speed(candidate), last.workers, self._speed(last))
             if times < 1 + goal.gain:
                 self.limit, self.why = _bottleneck(result, step)
                 return
@@ -480,11 +480,10 @@ class _Search:
                 return
             if found:
                 more, slower = found[-1]
-                times = slower.speed / result.speed
-                step = f"{more} workers are {times:.2f} times as fast as {workers}"
+                step = _times_as_fast(more, slower.speed, workers, result.speed)
                 self.limit, self.why = _bottleneck(slower, step)
             elif workers == goal.workers:
-                step = f"{workers} workers are {result.speed / alone:.2f} times as fast as 1"
+                step = _times_as_fast(workers, result.speed, 1, alone)
                 self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
                 if result.speed < (1 + goal.gain) * alone:
                     self.limit, self.why = _bottleneck(result, step)
@@ -749,6 +748,12 @@ class _Search:
 def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
     """Return how long the whole text takes, by the work of a point on its part."""
     return result.work_s * knobs.numbers(candidate.params).get(knobs.EVERY, 1)
+
+
+def _times_as_fast(workers: int, speed: float, fewer: int, before: float) -> str:
+    """Return how workers compare with fewer; the table may have these speeds in means of several phases."""
+    times = f"{workers} workers are {speed / before:.2f} times as fast as {fewer}"
+    return f"{times} ({speed:,.1f} and {before:,.1f} paragraphs/s)"
 
 
 def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:

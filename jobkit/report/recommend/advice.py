@@ -640,7 +640,9 @@ def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
         asked_bytes=material.asked_bytes,
     )
     if isinstance(found, str):
-        hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
+        waits = material.to_come and not any(record.outcome is Outcome.OK for record in material.records)
+        wait = f"wait for its points: jobkit status {shell_quote(material.run)} --watch"
+        hint = wait if waits else f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {found}", hint=hint)
     return {words: replace(own, margin=margin) for words, own in found.items()}
 

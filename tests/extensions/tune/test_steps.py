@@ -296,8 +296,16 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
 @pytest.mark.parametrize(
     ("machine", "workers", "limit"),
     [
-        (Machine(cores=12), [16], "cores: 16 workers are 12.00 times as fast as 1, and there are no more"),
-        (Machine(cores=4), [16, 8, 4], "cores: 8 workers are 1.00 times as fast as 4, and neither"),
+        (
+            Machine(cores=12),
+            [16],
+            "cores: 16 workers are 12.00 times as fast as 1 (7,200.0 and 600.0 para",
+        ),
+        (
+            Machine(cores=4),
+            [16, 8, 4],
+            "cores: 8 workers are 1.00 times as fast as 4 (2,400.0 and 2,400.0 para",
+        ),
         (Machine(gpu_bytes=12 * GIB), [9], "memory: memory holds 9 workers at padded 4,000"),
         (Machine(fails={(WORKERS, 16): Outcome.GPU_OOM}), [16, 8], "memory: 16 workers ended as gpu_oom"),
     ],
