@@ -32,6 +32,7 @@ TRIED = Trial(
     memory=ALLOCATOR,
 )
 LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
+ABOVE = "above the bound of 15.90 GiB (95 %)"
 PROCESS_LIMIT = "16.00 GiB of process memory"
 
 
@@ -85,8 +86,7 @@ FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)
         (FITS, f"fits in {LIMIT}: {NEEDED}"),
         (
             FITS | {"measured_bytes": 17 * GIB, "memory": PROCESS},
-            f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %), "
-            "above the bound of 15.90 GiB (95 %)",
+            f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %), {ABOVE}",
         ),
         ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
         (

@@ -109,7 +109,7 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
         each = f" for each of about {asked.jobs:,} jobs" if asked.jobs > 1 else ""
         request.append(f"Request {size} and {clock}{each}{add}:")
         if asked.too_long:
-            cut = f": `jobkit apply` cuts it into about {format_count(asked.jobs, 'job')}" * (asked.jobs > 1)
+            cut = "; `jobkit apply` cuts it" * (asked.jobs > 1)
             request.append(f"  The corpus in one job: {asked.too_long}{cut}.")
         for lines in asked.lines:
             scheduler = by_name(lines.scheduler)
