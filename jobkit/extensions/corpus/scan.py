@@ -524,6 +524,7 @@ class _Reading:
         digests = {part.source: part.sha256 for part in parts if part.sha256}
         files = {part.source: part.file for part in parts if not part.digest}
         pieces = list(_pieces(parts, places))
+        texts = {places[part.source] for part in parts if part.file.kind == TEXT}
         if not pieces:
             raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
         corpus = Corpus(
@@ -536,6 +537,7 @@ class _Reading:
             documents=sum(part.documents for part in parts),
             paragraphs=sum(piece.paragraphs for piece in pieces),
             characters=sum(piece.characters for piece in pieces),
+            empty=sum(part.empty for part in parts) + len(texts - {piece.source for piece in pieces}),
         )
         return Scan(corpus=corpus, pieces=pieces)
 
