@@ -466,6 +466,7 @@ def _look(run: RunStatus, typed: str) -> Iterator[Step]:
     states = {str(point.standing) for point in run.points}
     follows = PointStanding.FAILED in states  # else the job that runs failed points again adds nothing
     states |= {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
+    states |= {run.planner.state} if run.planner else set()
     if states & {PointStanding.RUNNING, PointStanding.WAITING}:
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
     for point in [point.point for point in run.points if point.standing is PointStanding.RUNNING][:1]:

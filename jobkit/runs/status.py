@@ -575,19 +575,20 @@ class RunStatus:
             jobs.append(JobStatus(submission=submission, state=state, evidence=evidence, queued=queued))
         return jobs
 
-    @property
+    @cached_property
     def planner(self) -> JobStatus | None:
         """The job that writes the points, or submits them; ``None`` if none does or is to do it."""
-        jobs = [job for job in self.jobs if job.submission.role in PLANNERS]
+        roles = {*PLANNERS, Role.FOLLOW} if self.kind.awaited(self.folder) is Role.FOLLOW else PLANNERS
+        jobs = [job for job in self.jobs if job.submission.role in roles]
         return jobs[-1] if jobs and jobs[-1].state != ENDED else None
 
     @cached_property
     def to_go_s(self) -> float | None:
         """The time that it still needs if the number of running points stays as it is.
 
-        ``None`` if that is not known, or if a point waits for a person.
+        ``None`` if that is not known, if a point waits for a person, or if one is still to be submitted.
         """
-        if any(point.blocked for point in self.points):
+        if any(point.blocked or point.standing is PointStanding.MISSING for point in self.points):
             return None
         at_a_time = 1 if self.schedulers and all(map(runs_here, self.schedulers)) else 0
         return to_go([point.pace for point in self.points], at_a_time=at_a_time)

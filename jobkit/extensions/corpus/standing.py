@@ -457,8 +457,13 @@ class CorpusRun(RunKind):
         return replace(promised, seconds=part.expected_s if part else None)
 
     def awaited(self, folder: Path) -> Role | None:
-        """Return the job that plans, until the corpus is planned."""
-        return Role.PLAN if self.unplanned(folder) else None
+        """Return the job that plans; once it is planned, the one that cuts the rest by the first shard."""
+        if self.unplanned(folder):
+            return Role.PLAN
+        journal = read_journal(folder)
+        sent = {index for job in journal.submissions for _, indices in job.tasks() for index in indices}
+        unsent = journal.replacing - journal.replaced - sent
+        return Role.FOLLOW if unsent or measures(folder) is not None else None
 
     def places(self, folder: Path) -> tuple[str, ...]:
         return tuple(read_corpus(folder).folders())
