@@ -59,6 +59,7 @@ class RunKind:
     subject = "the run"  # what a job plans: the points are its parts
     untabled = ""  # why no table has its points; empty if tables have them
     again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
+    anew = "jobkit sweep SPEC"  # what runs them with changed files
     # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 

@@ -381,7 +381,7 @@ def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
     elif point.standing in ENDINGS:
         outcome = point.outcome or Outcome.LOST
-        found += remedy(outcome, point.counts.evidence, run=typed, point=index, alone=True)
+        found += remedy(outcome, point.counts.evidence, run=typed, point=point.point, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
     if point.tries and log.command not in {step.command for step in listed}:
         listed.append(log)
