@@ -430,7 +430,8 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
     elif _resumes(run) and not run.silent:
         limited = [point for point in failed if is_limited(point)]
         others, needs = len(failed) > len(limited), needed_by(run, limited)
-        if not all(need.value for need in needs) or not limited:
+        simple = all(REMEDIES[point.outcome or Outcome.BUG] is AGAIN for point in failed)  # as for `lost`
+        if not (all(need.value for need in needs) if limited else simple):
             yield from reason
         if needs:
             only = sorted({f"--only {point.outcome}" for point in limited}) if others else []
