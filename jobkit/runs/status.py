@@ -489,6 +489,10 @@ class RunStatus:
     mine: bool = True  # whether the run folder can be written: else only its owner can change the run
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
+    def __repr__(self) -> str:
+        """Return a line: of a run with many points a notebook would show pages."""
+        return f"<jobkit.RunStatus {self.folder}: {count_by_state(self)}>"
+
     @property
     def name(self) -> str:
         return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
