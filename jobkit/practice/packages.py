@@ -51,7 +51,8 @@ def missing(scheduler: str) -> list[str]:
 
 
 def apt_line(packages: list[str]) -> str:
-    return f"{'' if os.geteuid() == 0 else 'sudo '}apt-get install -y --no-install-recommends {' '.join(packages)}"
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get install -y --no-install-recommends {' '.join(packages)}"
 
 
 def require(scheduler: str) -> None:

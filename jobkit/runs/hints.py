@@ -445,9 +445,9 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
         does = _resumes(run, without=len(copied))
         kinds = {str(point.outcome) for point in failed if point not in (*limited, *copied)}
         kinds |= {word for word in (status.CANCELLED, PointStanding.MISSING) if run.counts[word]}
-        only = "".join(f" --only {word}" for word in sorted(kinds)) if copied else ""
-        if (kinds if copied else others or not limited):
-            yield Step(f"jobkit resume {typed}{only}", does)
+        rest = "".join(f" --only {word}" for word in sorted(kinds)) if copied else ""
+        if rest or (not copied and (others or not limited)):
+            yield Step(f"jobkit resume {typed}{rest}", does)
     yield from reason
 
 

@@ -43,4 +43,6 @@ def test_make_merges_once_and_the_rule_of_snakemake_goes_on(here: Path) -> None:
     assert "up to date" in run("make")
     (rule,) = blocks(page("pipelines.md"), "python")
     (shell,) = re.findall(r'shell: "(.+)"', rule)
-    assert "merged 20 rows" in run("bash", "-c", shell.replace("{input[0]}", "letters.txt").replace("tagged", "snake"))
+    assert "merged 20 rows" in run(
+        "bash", "-c", shell.replace("{input[0]}", "letters.txt").replace("tagged", "snake")
+    )

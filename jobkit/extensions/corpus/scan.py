@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import InvalidSpecError, JobkitError, file_error
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
@@ -600,9 +600,13 @@ def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: b
     ways = [way for begin, way in _WAYS.items() if any(key[0].startswith(begin) for key in groups)]
     if known := next(filter(None, encodings.values()), ""):
         ways.append(f"read them with --encoding {known} (auto: each by itself)")
-    ways = ["fix them", *dict.fromkeys(ways), *([] if more else ["leave them out: --skip-bad"])]
+    ways = [
+        "fix them",
+        *dict.fromkeys(ways),
+        *([] if more else ["leave them out: --skip-bad (in Python skip_bad=True)"]),
+    ]
     number = f"more than {MOST_BAD:,} places" if more else format_count(len(bad), "place")
-    return JobkitError(
+    return InvalidSpecError(
         f"the corpus cannot be read in {number}:"
         f"{''.join(lines)}{f'{chr(10)}  and {len(groups) - _SHOWN:,} kinds more' * (len(groups) > _SHOWN)}",
         hint="; or ".join(ways),

@@ -130,7 +130,9 @@ def test_a_request_below_what_was_measured_is_a_warning(
 
 def test_what_the_job_that_follows_submits_is_not_for_a_person(asked: ApplyRequest) -> None:
     write_planned(asked)
-    (OUT / "promise.json").write_text('{"minutes": 30}', encoding="utf-8")  # the first shard measures the speed
+    (OUT / "promise.json").write_text(
+        '{"minutes": 30}', encoding="utf-8"
+    )  # the first shard measures the speed
     (run,) = read_status([OUT.absolute()], ask=False)
     waits = with_job(run, Role.FOLLOW, State.PENDING, "Dependency")
     said = render(waits, "tagged", width=100, most=24)
