@@ -64,9 +64,9 @@ def test_a_fault_has_one_line_and_a_site_of_another_scheduler_leads_out(here: Pa
     said = run("spec.yaml", "--site", "./bare.yaml", "--set", "resources.queue=cpu", status=4)
     assert len(re.findall(r"^  missing +job script", said, re.MULTILINE)) == 1
     config = here / "config"
-    (config / "jobkit").mkdir(parents=True)
-    (config / "jobkit" / "site.yaml").write_text("name: mine\nscheduler: sge\n", encoding="utf-8")
-    said = run("spec.yaml", "--scheduler", "slurm", XDG_CONFIG_HOME=str(config))
+    config.mkdir()
+    (config / "site.yaml").write_text("name: mine\nscheduler: sge\n", encoding="utf-8")
+    said = run("spec.yaml", "--scheduler", "slurm", JOBKIT_CONFIG=str(config))
     assert "--site-file" in said
     assert "--site slurm" in " ".join(said.split())
 
