@@ -222,10 +222,10 @@ class ProgressBars:
 
     def refresh(self, run: RunStatus) -> set[int]:
         """Show the state of a run; return the points that have not ended yet."""
-        shards = [point.point.index for point in run.points if point.point.kind.replanned]
-        if shards:  # a plan may replace some, and add others
-            self._left = {index for index in shards if index in self._left or index > self._last}
-            self._counted, self._last = {*shards}, max(self._last, *shards)
+        planned = [point.point.index for point in run.points if point.point.kind.replanned]
+        if planned:  # a plan may replace some, and add others
+            self._left = {index for index in planned if index in self._left or index > self._last}
+            self._counted, self._last = {*planned}, max(self._last, *planned)
         for point in run.points:
             if point.point.index in self._left:
                 self._show(point, run)
