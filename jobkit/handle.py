@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import InvalidSpecError, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE, read_points, refuse_contract_file
 from jobkit.core.terminal import note
 from jobkit.report.loaded import Results
@@ -402,9 +402,18 @@ def apply(
     on
         The host that does it, as of ``jobkit --on``. Default: that of the run.
     options
-        ``text_field``, ``id_field``, ``encoding``, ``split_long``, ``skip_bad``, ``fmt``, ``minutes`` (of a
-        shard), ``number`` (of shards): as the options of the command.
+        ``text_field``, ``id_field``, ``encoding``, ``split_long``, ``skip_bad``, ``format``,
+        ``shard_minutes``, ``shards``: as the options of the command.
+
+    Raises
+    ------
+    InvalidSpecError
+        If an option is none of these, or something of the corpus cannot be read.
     """
+    if unknown := [name for name in options if name not in {*_OPTIONS, *_OPTIONS.values()}]:
+        hint = f"its options are {', '.join(_OPTIONS)}"
+        raise InvalidSpecError(f"jobkit.apply has no argument {', '.join(unknown)}", hint=hint)
+    options = {_OPTIONS.get(name) or name: value for name, value in options.items()}
     word = str(run.folder if isinstance(run, Run) else run)
     if on := on or (run.on if isinstance(run, Run) else ""):
         files = {"run": word, "corpus": _paths(corpus)}
@@ -425,6 +434,15 @@ def apply(
     before = len(made.jobs)
     applying.apply(made.folder, request, how=applying.How(detach=True))
     return replace(made, submitted=len(made.jobs) > before)
+
+
+_OPTIONS: Mapping[str, str | None] = {
+    "shards": "number",
+    "shard_minutes": "minutes",
+    "format": "fmt",
+    **dict.fromkeys(("text_field", "id_field", "encoding", "split_long", "skip_bad", "scheduler", "site")),
+}
+"""The options of `apply`, by the names of the command: fields of `ApplyRequest`, which may be named too."""
 
 
 def _begin_there(

@@ -183,7 +183,9 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from (asked := list(doctor.safely(survey.product, "files", doctor.scheduler(case, survey))))
     folders = doctor.inputs(case, nodes_tell=within_s is not None)
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
-    yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
+    known = {(finding.name, finding.said) for finding in asked}
+    here = doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
+    yield from (finding for finding in here if (finding.name, finding.said) not in known)
     if within_s is not None:
         in_job = doctor.in_a_job(case, [*before, *asked], within_s, terminal.note)
         yield from doctor.safely(doctor.WHERE, "files", in_job)

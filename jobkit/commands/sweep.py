@@ -76,7 +76,8 @@ def sweep(
       jobkit sweep first.yaml --print-jobs    one id a line, for a job that depends on them
 
     If a run of the same spec, text, model and points exists, jobkit does not submit the sweep again: it
-    reports the progress of that run and the next command. --new starts another run.
+    reports the progress of that run and the next command, and ends with 2. With --wait or --print-jobs it
+    goes on with that run, as in a pipeline. --new starts another run.
 
     --stand-in tries a spec whose model is not on this machine: jobkit builds a small model of its own,
     and every table says so. A spec with `find_max` and a text that is not jobkit's own `sample` needs the
@@ -87,22 +88,28 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
-    from jobkit.core.layout import JOB_SCRIPT
+    from jobkit.commands.results import print_table
+    from jobkit.core.layout import JOB_SCRIPT, read_points
     from jobkit.launch import launch
-    from jobkit.launch.submission import write_run
+    from jobkit.launch.submission import wait_for_points, write_run
     from jobkit.planning.prepare import prepare
 
     if setting and not setting.is_file():
         setting = find_run(setting) or setting
     run = prepare(spec, replace(options, setting=setting), build=preview is None, say=terminal.note)
     check = partial(launch.refuse_duplicate, run, new=new, dry_run=preview is not None)
+    again = (wait or print_jobs) and preview is None and not new
+    if again and (before := launch.find_duplicate(run)):
+        terminal.note(f"this sweep has a run already: {terminal.relative_path(before)}")
+        code = wait_for_points(before, read_points(before)[0], run.spec.policy) if wait else 0
+        if print_jobs:
+            shared.say_jobs(before)
+        return print_table(Path(terminal.relative_path(before))) if code is None else code
     check()
     plan = [*launch.headline(run).splitlines(), launch.request_line(run)]
     if preview:
         script = (run.run_dir / JOB_SCRIPT, run.script)
         return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
-    from jobkit.commands.results import print_table
-
     terminal.note("\n".join(plan))
     code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
     if print_jobs:

@@ -461,7 +461,8 @@ def run_again(
             declare_machine_gone(run_dir, machine_gone)
         kind_of(run_dir).settle(run_dir)
         run = read_settled(run_dir, by_name(spec.scheduler))
-        note(f"{run.title}: {count_by_state(run)}")
+        if {point.standing for point in run.points} - {PointStanding.DONE, PointStanding.MISSING}:
+            note(f"{run.title}: {count_by_state(run)}")
         frees = any(word.startswith(("resources.", "after=")) for word in overrides)
         if frees and _end_stuck(run_dir, run, only):
             run = read_settled(run_dir, by_name(spec.scheduler))

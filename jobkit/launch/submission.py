@@ -332,7 +332,7 @@ def wait_for_points(
         if not points:  # of a corpus that a job plans, or has just planned
             watch.until_planned(run_dir)
             points, _ = read_points(run_dir)
-        watch.until_done(run_dir, points, policy, before)
+        watch.until_done(run_dir, points, policy, before, submits=True)
     except KeyboardInterrupt:
         note("no longer waiting; the job goes on")
         note_follow(run_dir)

@@ -51,7 +51,8 @@ def missing(scheduler: str) -> list[str]:
 
 
 def apt_line(packages: list[str]) -> str:
-    return f"sudo apt-get install -y --no-install-recommends {' '.join(packages)}"
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get install -y --no-install-recommends {' '.join(packages)}"
 
 
 def require(scheduler: str) -> None:
@@ -95,5 +96,10 @@ def apt_install(packages: list[str]) -> None:
         f"apt update -qq; apt install -y -qq --no-install-recommends {shlex.join(packages)}"
     )
     root = () if os.geteuid() == 0 else ("sudo", "-n")
+    if root and not shutil.which("sudo"):
+        raise JobkitError(
+            f"only root installs packages, and there is no sudo: {' '.join(packages)}",
+            hint="as root, type the same command: it also keeps the daemons of the packages from starting",
+        )
     done = run((*root, "sh", "-c", script), timeout_s=900.0)
-    check(done, "the packages cannot be installed", hint=f"as root: {apt_line(packages)}")
+    check(done, "the packages cannot be installed", hint="as root, type the same command")

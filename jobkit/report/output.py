@@ -303,7 +303,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         steps = tuple[Step, ...]()
         if tried.outcome and not first.answered:
             run = shell_quote(first.folder)
-            steps = remedy(tried.outcome, tried.evidence, run=run, point=point.index)
+            steps = remedy(tried.outcome, tried.evidence, run=run, point=point)
         for step in steps:
             own = f" {point.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
             every = f" --only {tried.outcome}" if own and step.command.endswith(own) else ""

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.frozen import frozen
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.records import Outcome
+from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import (
     format_about,
@@ -114,10 +114,19 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     ),
     Outcome.STAGE_IN: (LOG, _again("once text and model are restored")),
     Outcome.STAGE_OUT: (_again("once there is room in the run folder, run it again"),),
-    Outcome.STOPPED: (_again("once what stopped the sweep is fixed"),),
+    Outcome.STOPPED: (
+        Step(f"{RESUME} --only stopped", "once what stopped it is fixed, or if that concerns others alone"),
+    ),
     Outcome.BUG: (LOG, Step(f"{RESUME} {{point}}", "once it is fixed")),
 }
 """By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
+
+OF_COPY = (
+    LOG,
+    Step("{anew}", "this run keeps its copy of your file; once yours is corrected", FixKind.FIX),
+    Step(f"{RESUME} {{point}}", "or, if the cause is outside of that file, once it is fixed"),
+)
+"""What to type about a bug if the run has copies of the user's files, which nothing changes."""
 
 IS_CPU_BUILD = "is a CPU build"  # as in `CPU_BUILD`
 KEPT = "kept in "  # in the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results
@@ -185,16 +194,20 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
 """By outcome and words that its message holds: the first that apply."""
 
 
-def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
+def remedy(
+    outcome: Outcome, message: str, *, run: str, point: Point, alone: bool = False
+) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order; ``alone`` runs this point only."""
     found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
     build = CPU_BUILD.search(message)
     torch = cuda_install_command(build["python"] if build else "python")
+    usual = OF_COPY if outcome is Outcome.BUG and point.files else REMEDIES[outcome]
+    names = {"run": run, "point": point.index, "torch": torch, "anew": kind_for(point).anew}
     steps = []
-    for step in next(found, REMEDIES[outcome]):
+    for step in next(found, usual):
         one = alone and "{point}" not in step.command
         command = step.command.replace(RESUME, f"{RESUME} {{point}}") if one else step.command
-        steps.append(replace(step, command=command.format(run=run, point=point, torch=torch)))
+        steps.append(replace(step, command=command.format(**names)))
     return tuple(steps)
 
 
@@ -401,7 +414,7 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
     """Yield what releases a job that waits for points; what fixes their cause, and what runs them again."""
     yield from release_jobs(run)
     failed = [point for point in run.points if point.failed]
-    does = _resumes(run)
+    copied = [point for point in failed if point.outcome is Outcome.BUG and point.point.files]
     reason = [
         Step(
             f"jobkit status {typed} {point.point.index}",
@@ -414,10 +427,11 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
         yield Step(f"jobkit status {typed}", "in half a minute, whether it has an answer", FixKind.LOOK)
     elif run.unanswered is not None:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
-    elif does and not run.silent:
+    elif _resumes(run) and not run.silent:
         limited = [point for point in failed if is_limited(point)]
         others, needs = len(failed) > len(limited), needed_by(run, limited)
-        if not all(need.value for need in needs) or not limited:
+        simple = all(REMEDIES[point.outcome or Outcome.BUG] is AGAIN for point in failed)  # as for `lost`
+        if not (all(need.value for need in needs) if limited else simple):
             yield from reason
         if needs:
             only = sorted({f"--only {point.outcome}" for point in limited}) if others else []
@@ -426,10 +440,14 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
                 f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX
             )
         if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-            steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point.index)
+            steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point)
             yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
-        if others or not limited:
-            yield Step(f"jobkit resume {typed}", does)
+        does = _resumes(run, without=len(copied))
+        kinds = {str(point.outcome) for point in failed if point not in (*limited, *copied)}
+        kinds |= {word for word in (status.CANCELLED, PointStanding.MISSING) if run.counts[word]}
+        rest = "".join(f" --only {word}" for word in sorted(kinds)) if copied else ""
+        if rest or (not copied and (others or not limited)):
+            yield Step(f"jobkit resume {typed}{rest}", does)
     yield from reason
 
 
@@ -443,13 +461,14 @@ def release_jobs(run: RunStatus) -> Iterator[Step]:
                 yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
 
 
-def _resumes(run: RunStatus) -> str:
-    """Return what `jobkit resume` does; empty if it would do nothing."""
+def _resumes(run: RunStatus, *, without: int = 0) -> str:
+    """Return what `jobkit resume` does, ``without`` some that failed; empty if it would do nothing."""
     if run.planner or not run.points:
         return "" if run.planner else f"submits the job that plans {run.kind.subject} again"
     failed, cancelled, missing = (
         run.counts[word] for word in (PointStanding.FAILED, status.CANCELLED, PointStanding.MISSING)
     )
+    failed -= without
     again = [f"{_the(failed, run.noun)} that failed"] if failed else []
     if cancelled:
         again.append(f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled")
@@ -466,6 +485,7 @@ def _look(run: RunStatus, typed: str) -> Iterator[Step]:
     states = {str(point.standing) for point in run.points}
     follows = PointStanding.FAILED in states  # else the job that runs failed points again adds nothing
     states |= {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
+    states |= {run.planner.state} if run.planner else set()
     if states & {PointStanding.RUNNING, PointStanding.WAITING}:
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
     for point in [point.point for point in run.points if point.standing is PointStanding.RUNNING][:1]:

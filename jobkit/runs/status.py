@@ -59,6 +59,7 @@ class RunKind:
     subject = "the run"  # what a job plans: the points are its parts
     untabled = ""  # why no table has its points; empty if tables have them
     again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
+    anew = "jobkit sweep SPEC"  # what runs them with changed files
     # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 
@@ -488,6 +489,10 @@ class RunStatus:
     mine: bool = True  # whether the run folder can be written: else only its owner can change the run
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
+    def __repr__(self) -> str:
+        """Return a line: of a run with many points a notebook would show pages."""
+        return f"<jobkit.RunStatus {self.folder}: {count_by_state(self)}>"
+
     @property
     def name(self) -> str:
         return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
@@ -575,19 +580,20 @@ class RunStatus:
             jobs.append(JobStatus(submission=submission, state=state, evidence=evidence, queued=queued))
         return jobs
 
-    @property
+    @cached_property
     def planner(self) -> JobStatus | None:
         """The job that writes the points, or submits them; ``None`` if none does or is to do it."""
-        jobs = [job for job in self.jobs if job.submission.role in PLANNERS]
+        roles = {*PLANNERS, Role.FOLLOW} if self.kind.awaited(self.folder) is Role.FOLLOW else PLANNERS
+        jobs = [job for job in self.jobs if job.submission.role in roles]
         return jobs[-1] if jobs and jobs[-1].state != ENDED else None
 
     @cached_property
     def to_go_s(self) -> float | None:
         """The time that it still needs if the number of running points stays as it is.
 
-        ``None`` if that is not known, or if a point waits for a person.
+        ``None`` if that is not known, if a point waits for a person, or if one is still to be submitted.
         """
-        if any(point.blocked for point in self.points):
+        if any(point.blocked or point.standing is PointStanding.MISSING for point in self.points):
             return None
         at_a_time = 1 if self.schedulers and all(map(runs_here, self.schedulers)) else 0
         return to_go([point.pace for point in self.points], at_a_time=at_a_time)

@@ -154,7 +154,7 @@ def _rows(run: RunStatus, most: int) -> Iterator[Row]:
             alike.setdefault(point.state, []).append(point)
         for word, points in alike.items():
             names = f"{'for instance ' if len(points) > 1 else ''}{points[0].point.point_id}"
-            words = "" if points[0].standing is PointStanding.DONE else _words(points[0])
+            words = "" if points[0].standing is PointStanding.DONE else _words(run, points[0])
             example = f"{names}: {words}" if words else ""
             yield format_count(len(points), run.noun), word, "", "", "", "", example
         return
@@ -167,13 +167,19 @@ def _rows(run: RunStatus, most: int) -> Iterator[Row]:
             str(tries) if tries > 1 else "",
             point.node or (point.queued.node if point.queued else ""),
             run.gpu_of(point).removeprefix("NVIDIA "),
-            _words(point),
+            _words(run, point),
         )
 
 
-def _words(point: PointStatus) -> str:
+def _why(run: RunStatus, point: PointStatus) -> str:
+    if run.planner and point.standing is PointStanding.MISSING:
+        return f"job {run.planner.submission.job} submits it"
+    return point.why
+
+
+def _words(run: RunStatus, point: PointStatus) -> str:
     if point.standing is not PointStanding.RUNNING:
-        return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
+        return _why(run, point).removeprefix("exit file: ").removeprefix("accounting: ")
     far = far_words(point.progress) if point.progress else "no progress is copied home yet"
     return f"{far}; {point.why}" if point.why else far
 
@@ -279,7 +285,7 @@ def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
     lines = [
         f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
         ", ".join(knobs),
-        plain(f"{point.state}: {point.why}" if point.why else point.state),
+        plain(f"{point.state}: {words}" if (words := _why(run, point)) else point.state),
     ]
     for tried in listed_tries(point):
         lines += ["", *_describe_try(run, point, tried)]
@@ -364,7 +370,7 @@ def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step
     follow = " -f" * (point.standing is PointStanding.RUNNING)
     log = Step(f"jobkit logs {typed} {index}{follow}", "prints its log", FixKind.LOG)
     found: list[Step] = []
-    if point.standing is PointStanding.MISSING:
+    if point.standing is PointStanding.MISSING and not run.planner:
         found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
     elif point.standing in {PointStanding.STUCK, PointStanding.WAITING}:
         found += releases(run, [point], typed)
@@ -375,7 +381,7 @@ def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
     elif point.standing in ENDINGS:
         outcome = point.outcome or Outcome.LOST
-        found += remedy(outcome, point.counts.evidence, run=typed, point=index, alone=True)
+        found += remedy(outcome, point.counts.evidence, run=typed, point=point.point, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
     if point.tries and log.command not in {step.command for step in listed}:
         listed.append(log)
@@ -430,7 +436,7 @@ def point_json(run: RunStatus, point: PointStatus, *, with_tries: bool = False) 
         "outcome": point.outcome,
         "provisional": point.counts.provisional,
         "evidence": point.counts.evidence,
-        "why": point.why,
+        "why": _why(run, point),
         **_task(point.task),
         "start_at": point.queued.start_at or None if point.queued else None,
         "node": point.node or (point.queued.node if point.queued else "") or None,

@@ -187,6 +187,8 @@ def _without_end(tried: Try, known: TaskFacts) -> Try:
     if known.here and not begun:
         return replace(tried, evidence="it did not begin: the process of the run is gone")
     evidence = f"{gone}, and no record, exit file or accounting reports why"
+    if not begun:  # Slurm's accounting has no line of a task of an array that was cancelled so
+        evidence += "; it had not begun: perhaps it was cancelled with the scheduler's own command"
     return tried.ended(Outcome.LOST, evidence, provisional=True)
 
 

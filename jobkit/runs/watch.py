@@ -137,7 +137,8 @@ class Failures:
                 yield f"{point.point.point_id:<20} {plain(f'{point.state}: {evidence}')}"
 
 
-def is_over(run: RunStatus, policy: Policy) -> bool:
+def is_over(run: RunStatus, policy: Policy, *, submits: bool = False) -> bool:
+    """Return whether nothing of a run is to come; ``submits``: the caller submits what is missing itself."""
     if any(point.standing in MOVING for point in run.points):
         return False
     if any(map(runs_here, run.schedulers)) and is_held(run.folder):  # a search chooses its next point
@@ -146,7 +147,8 @@ def is_over(run: RunStatus, policy: Policy) -> bool:
         return False
     if _is_pending(run, *SEARCHES) and not run.kind.finished(run.folder):
         return False
-    again = any_retry_due(run, policy) or run.kind.awaited(run.folder) is not None
+    awaited = run.kind.awaited(run.folder)
+    again = any_retry_due(run, policy) or awaited not in {None, Role.FOLLOW if submits else None}
     return not (again and _is_pending(run, Role.FOLLOW))
 
 
@@ -169,7 +171,8 @@ class ProgressBars:
     def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStatus | None = None) -> None:
         self._run_dir = run_dir
         self._left = {point.index for point in points}
-        self._total = len(points)
+        self._last = max(self._left, default=0)
+        self._counted = {*self._left}  # of shards all that the run has
         self._console, self._cell, self._below = Console(stderr=True), None, io.StringIO()
         # a notebook, whose kernel sets FORCE_COLOR
         if hasattr(getattr(sys.modules.get("IPython"), "get_ipython", object)(), "kernel"):
@@ -219,6 +222,10 @@ class ProgressBars:
 
     def refresh(self, run: RunStatus) -> set[int]:
         """Show the state of a run; return the points that have not ended yet."""
+        planned = [point.point.index for point in run.points if point.point.kind.replanned]
+        if planned:  # a plan may replace some, and add others
+            self._left = {index for index in planned if index in self._left or index > self._last}
+            self._counted, self._last = {*planned}, max(self._last, *planned)
         for point in run.points:
             if point.point.index in self._left:
                 self._show(point, run)
@@ -228,11 +235,11 @@ class ProgressBars:
         reasons = sorted({SCHEDULERS[name].explain(one) for name, one in queued if one.reason})
         why = f", waiting: {'; '.join(reasons)}" if reasons and not self._tasks else ""
         if why and not self._console.is_terminal:  # whose bar shows it
-            self._print_once(f"{format_count(self._total, self._noun)}{why}")
+            self._print_once(f"{format_count(len(self._left), self._noun)}{why}")
         for step in releases(run, run.points, shell_quote(str(run.folder))):
             self._print_once(f"next: {step.command}  {step.does}")
-        unit = f"{self._noun}s{self._to_go(run)}{why}"
-        self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
+        ended, far = self._far(run)
+        self._bars.update(self._all, completed=ended, total=len(self._counted), unit=f"{far}{why}")
         self._draw()
         return set(self._left)
 
@@ -267,18 +274,23 @@ class ProgressBars:
         if (task := self._tasks.get(index)) is not None:
             self._bars.stop_task(task)
             # with more points, bars of finished ones go, so that running ones stay in sight
-            self._bars.update(task, visible=self._total <= 24)
+            self._bars.update(task, visible=len(self._counted) <= 24)
         if not (self._console.is_terminal or self._cell):
-            ended = self._total - len(self._left)
-            self._print([f"{point.point.point_id:<20} {ended}/{self._total} {self._noun}s{self._to_go(run)}"])
+            ended, far = self._far(run)
+            self._print([f"{point.point.point_id:<20} {ended}/{len(self._counted)} {far}"])
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
-    def _to_go(self, run: RunStatus) -> str:
-        left_s = run.to_go_s
-        return f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
+    def _far(self, run: RunStatus) -> tuple[int, str]:
+        """Return how many points have ended, and in words how many of them failed, and the time to go."""
+        counted = self._counted - self._left
+        ended = [one for one in run.points if one.point.index in counted and one.standing in ENDINGS]
+        failed, left_s = sum(point.failed for point in ended), run.to_go_s
+        words = f", {failed:,} failed" if failed else ""
+        words += f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
+        return len(ended), f"{self._noun}s{words}"
 
 
 def until_planned(run_dir: Path) -> None:
@@ -303,18 +315,21 @@ def until_done(
     before: RunStatus | None = None,
     waits: Iterable[float] | None = None,
     look: Callable[[], tuple[RunStatus, bool]] | None = None,
+    *,
+    submits: bool = False,
 ) -> RunStatus:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
     It also returns when ``waits``, the seconds between two looks, has an end.
 
     The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the accounting
-    is asked once, and the run folder keeps the answer. ``points`` and ``before`` as in `ProgressBars`.
-    ``look`` returns, of a run on another machine, how it stands and whether nothing is to come.
+    is asked once, and the run folder keeps the answer. ``points`` and ``before`` as in `ProgressBars`,
+    ``submits`` as in `is_over`. ``look`` returns, of a run on another machine, how it stands and whether
+    nothing is to come.
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in itertools.chain(waits or pauses(FIRST_POLL_S, SLOWEST_POLL_S), [0]):
-            run, over = look() if look else ((run := read_status([run_dir])[0]), is_over(run, policy))
+            run, over = look() if look else _look(run_dir, policy, submits=submits)
             progress.refresh(run)
             if over:
                 break
@@ -322,6 +337,11 @@ def until_done(
     if over and not run.silent and not look:
         record_accounting(run)
     return run
+
+
+def _look(run_dir: Path, policy: Policy, *, submits: bool) -> tuple[RunStatus, bool]:
+    (run,) = read_status([run_dir])
+    return run, is_over(run, policy, submits=submits)
 
 
 def until_time(timeout_s: float | None, poll_s: float | None) -> Iterator[float]:

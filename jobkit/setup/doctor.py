@@ -167,8 +167,13 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
     else:
         found = fine("site file", f"{site.name} ({file})")
         if chosen.site == "auto" and site.name == default and not runs_here(name):
-            message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
-            found = warning("site file", message, f"jobkit init   (it writes {own_site()})")
+            none, way = "none of your own", f"jobkit init   (it writes {own_site()})"
+            if own_site().is_file():  # it is for another scheduler
+                none = f"{own_site()} is not for {name}"
+                here = own_site().parent / "sites" / f"{name}.yaml"
+                way = f"jobkit init --only site --scheduler {name} --site-file {here}; then --site {name}"
+            message = f"{none}: the shipped {default} is used, which guesses this cluster's names"
+            found = warning("site file", message, way)
         opening.append(found)
     resources, variables = prepare.asked_by_shell(chosen.resources, name)
     opening += [fine("shell", line) for line in variables]
@@ -258,7 +263,8 @@ def opening(case: Case) -> Iterator[Finding]:
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     """Yield the findings from the scheduler's answers, for a point of the spec."""
-    if case.local:
+    if case.local:  # a sweep refuses a site that it cannot use here too
+        yield from (one for one in case.opening if one.name != "spec" and one.status is Status.MISSING)
         return
     findings = [machine.controller(survey)]
     findings += [finding for finding in case.opening if finding.name != "spec"]
@@ -359,8 +365,8 @@ def python_here(case: Case) -> Iterator[Finding]:
         try:
             script = script_for(case, folder, case.spec, bare=True)
             (folder / "look.sh").write_text(script, encoding="utf-8")
-        except (JobkitError, OSError) as error:
-            yield missing("job script", str(error))
+        except JobkitError as error:
+            yield missing("job script", error.message, error.hint)
             return
         environment = submission_environment()
         if not case.scheduler.EXPORTS_ENVIRONMENT:
@@ -417,7 +423,8 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
     ``within_s``: how long the job may wait in the queue before it is cancelled.
     """
     if case.local:
-        yield fine("job", "there is no scheduler: points run on this machine, which is checked above")
+        message = "--submit submitted nothing: points run on this machine, which is checked above"
+        yield warning("job", message, "to check a node of a cluster: --scheduler slurm, or sge")
         return
     if exit_code(before):
         yield unknown("job", "not submitted: see what is missing above")

@@ -582,7 +582,8 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if torch is None:
         return None
     if torch.get("version") is None:
-        return missing("torch", f"it cannot be imported: {torch.get('error')}", f"{facts.pip} torch")
+        lacking = missing if wanted.given else warning  # of a site alone no workload is known
+        return lacking("torch", f"it cannot be imported: {torch.get('error')}", f"{facts.pip} torch")
     built = f"for CUDA {torch['built_for']}" if torch.get("built_for") else "a CPU build"
     message = f"torch {torch['version']}, {built}, imported in {torch.get('import_s')} s"
     for_cuda = "another build, for the CUDA that the driver supports (jobkit help dependencies):"

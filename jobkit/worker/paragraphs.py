@@ -114,10 +114,12 @@ def _documents(text: str, name: str) -> Iterator[str]:
             if line.strip():
                 yield parse_line(line.encode(), Fields()).text.replace("\r\n", "\n").replace("\r", "\n")
         except BadLineError as error:
-            rename = f'sed \'s/"NAME":/"text":/\' {shlex.quote(name)} > NEW.jsonl'
-            hint = (
-                f"the text of a line is its field `text`; to rename a field: {rename}; name plain text .txt"
-            )
+            old = shlex.quote(name)
+            rename = f'to rename a field: sed \'s/"NAME":/"text":/\' {old} > NEW.jsonl'
+            ways = f"the text of a line is its field `text`; {rename}; name plain text .txt"
+            if "not JSON" in str(error):
+                ways = f"correct it, or leave such lines out: jq -cR 'fromjson?' {old} > NEW.jsonl"
+            hint = f"{ways}; then name it in the spec: text: NEW.jsonl"
             raise JobkitError(f"text {name}:{number}: {error}", hint=hint) from error
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -48,6 +49,26 @@ def test_from_top_to_bottom_under_headings() -> None:
 def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
     words = "spec.yaml --set device=cpu --set 'sweep.batch_size=[1]' --scheduler local --runs-dir 'my runs'"
     assert run(*shlex.split(words)).splitlines()[-1] == f"next: jobkit sweep {words}"
+
+
+@pytest.mark.slow
+def test_here_too_a_site_of_a_scheduler_is_refused_and_nothing_is_submitted() -> None:
+    said = run("spec.yaml", "--scheduler", "local", "--site", "slurm-default", "--submit", status=4)
+    assert said.count("is for slurm, not for local") == 1
+    assert "--submit submitted nothing" in said
+
+
+@pytest.mark.usefixtures("fake_slurm")
+def test_a_fault_has_one_line_and_a_site_of_another_scheduler_leads_out(here: Path) -> None:
+    (here / "bare.yaml").write_text("name: bare\nscheduler: slurm\nrequests: {gpus: x}\n", encoding="utf-8")
+    said = run("spec.yaml", "--site", "./bare.yaml", "--set", "resources.queue=cpu", status=4)
+    assert len(re.findall(r"^  missing +job script", said, re.MULTILINE)) == 1
+    config = here / "config"
+    config.mkdir()
+    (config / "site.yaml").write_text("name: mine\nscheduler: sge\n", encoding="utf-8")
+    said = run("spec.yaml", "--scheduler", "slurm", JOBKIT_CONFIG=str(config))
+    assert "--site-file" in said
+    assert "--site slurm" in " ".join(said.split())
 
 
 def test_what_contradicts_itself_is_refused() -> None:

@@ -171,6 +171,8 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
         in again.stderr
     )
     assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
+    for option in ("--wait", "--print-jobs"):  # a pipeline types them again
+        assert sweep(option).returncode == 0
     assert "--new submits it again" in sweep("--dry-run").stderr
     assert list((home / "runs").iterdir()) == [run]
     assert sweep("--new").returncode == 0

@@ -29,7 +29,7 @@ resources: {gpus: 0, cpus: 1, memory: 500MiB, walltime: 5m}
 def test_make_merges_once_and_the_rule_of_snakemake_goes_on(here: Path) -> None:
     (here / "first.yaml").write_text(SPEC, encoding="utf-8")
     (here / "letters.txt").write_text("\n\n".join(["One two."] * 20), encoding="utf-8")
-    (here / "tagged").mkdir()  # as Snakemake does
+    (here / "snake").mkdir()  # as Snakemake does
     (makefile,) = blocks(page("pipelines.md"), "make")
     (here / "Makefile").write_text(makefile, encoding="utf-8")
     path = {**os.environ, "PATH": f"{Path(JOBKIT).parent}:{os.environ['PATH']}"}
@@ -43,4 +43,6 @@ def test_make_merges_once_and_the_rule_of_snakemake_goes_on(here: Path) -> None:
     assert "up to date" in run("make")
     (rule,) = blocks(page("pipelines.md"), "python")
     (shell,) = re.findall(r'shell: "(.+)"', rule)
-    assert "merged 20 rows" in run("bash", "-c", shell.replace("{input[0]}", "letters.txt"))
+    assert "merged 20 rows" in run(
+        "bash", "-c", shell.replace("{input[0]}", "letters.txt").replace("tagged", "snake")
+    )

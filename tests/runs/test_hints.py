@@ -10,7 +10,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import Outcome
+from jobkit.core.records import FileRef, Outcome
 from jobkit.core.units import MIB
 from jobkit.extensions.corpus.plan import Piece, Shard
 from jobkit.runs.hints import FixKind, advice, is_limited, needed_by
@@ -60,6 +60,14 @@ def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
 )
 def test_what_to_type_next(points: list[PointStatus], typed: list[str]) -> None:
     assert commands(a_run(points)) == typed
+
+
+def test_a_bug_in_a_file_that_the_run_has_a_copy_of_does_not_run_again() -> None:
+    bug, file = failed(2), FileRef(name="tag.py", path="/home/a/tag.py", sha256="0" * 64, size_bytes=1)
+    bug = replace(bug, point=replace(bug.point, files=(file,)))
+    assert commands(a_run([DONE, bug])) == [WHY, "jobkit sweep SPEC", COLLECT]
+    run = a_run([DONE, bug, failed(3, Outcome.STOPPED)])
+    assert commands(run) == [WHY, f"{RESUME} --only stopped", COLLECT]
 
 
 def test_what_to_type_next_in_other_folders() -> None:

@@ -19,6 +19,7 @@ from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStatus
 from jobkit.runs.status_text import next_steps
 from jobkit.worker import failure
+from tests.support.builders import point as a_point
 from tests.support.copiers import stand_in
 from tests.support.swept import Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
@@ -116,7 +117,7 @@ def test_what_is_submitted_again(outcome: Outcome, sweep: Sweep) -> None:
         sweep.ended(*[Outcome.OK] * 5, None)
         sweep.queue(f"100_6|PENDING|BadConstraints||0:00|N/A|{sweep.run.name}\n")
         (sweep.folder / "scancel").write_text(f"#!/bin/sh\n: >{sweep.folder}/queue\n")
-        typed(list(remedy(outcome, "", run=str(sweep.run), point=6, alone=True)))
+        typed(list(remedy(outcome, "", run=str(sweep.run), point=point(sweep.run, 6).point, alone=True)))
     else:
         sweep.ended(*[Outcome.OK] * 5, outcome)
         typed(steps_of(point(sweep.run, 6), sweep.run))
@@ -184,7 +185,7 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], list[str]] = {
 
 @pytest.mark.parametrize(("outcome", "message"), BY_MESSAGE)
 def test_the_message_decides_between_remedies(outcome: Outcome, message: str) -> None:
-    commands = [step.command for step in remedy(outcome, message, run="R", point=3)]
+    commands = [step.command for step in remedy(outcome, message, run="R", point=a_point(3))]
     assert commands == BY_MESSAGE[outcome, message]
 
 

@@ -183,6 +183,9 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "held")
     queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
     assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "stuck")
+    (run / "points.jsonl").write_text("".join(to_json(point) + "\n" for point in grid([50], 5)))
+    queue.holds(*rows, "77_4|PENDING|Priority|||N/A")
+    assert (seen(run).to_go_s, seen(run).points[4].state) == (None, "missing")
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
             assert progress.refresh(*read_status([driven])) == set()
     assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
         "p001 1/2 points, about 7 s to go",
-        "p002 2/2 points",
+        "p002 2/2 points, 1 failed",
         "p002 bug: by its record",
     ]
 

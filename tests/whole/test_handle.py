@@ -65,8 +65,8 @@ async def ended(run: jobkit.Run) -> RunStatus:
 def test_a_search_and_a_corpus_from_python() -> None:
     found = jobkit.tune({**SPEC, "text": "sample:100", "tune": {"budget": "2s"}}, {"name": "search"})
     assert found.wait(120).exit_code == 0
-    tagged = jobkit.apply(found, "sample:40", "tagged")
-    assert tagged.wait(60).exit_code == 0
+    tagged = jobkit.apply(found, "sample:40", "tagged", shards=2)
+    assert repr(tagged.wait(60)) == f"<jobkit.RunStatus {tagged.folder.absolute()}: 2 shards: 2 done>"
     again = jobkit.apply(found, "sample:40", "tagged")
     assert (tagged.submitted, again.wait(60).exit_code) == (True, 0)
     assert again.frame["items"].sum() == 40
@@ -151,6 +151,9 @@ def test_a_type_depends_on_no_other_row() -> None:
 def test_a_program_can_tell_errors_apart(spec: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         jobkit.sweep(spec)
+    with pytest.raises(jobkit.InvalidSpecError, match="no argument shard") as refused:
+        jobkit.apply("run", "letters.txt", "tagged", shard=4)
+    assert "shards, shard_minutes, format" in refused.value.hint
     assert issubclass(jobkit.BusyError, jobkit.RefusedError)
     assert issubclass(jobkit.UnknownError, jobkit.RefusedError)
 

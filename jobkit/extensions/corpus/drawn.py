@@ -87,5 +87,8 @@ def _as_text(path: Path) -> Iterator[None]:
         message, hint = error.message.removeprefix(f"--corpus {path}: "), error.hint
         if "--skip-bad" in hint:
             names = ", ".join(TEXT_NAMES)
-            hint = f"correct them, or name what can be read; a column of text has one of the names {names}"
+            hint = (
+                "correct them, or name other files in the spec (`text`): a sweep leaves nothing out, as "
+                f"jobkit apply --skip-bad does; a column of text has one of the names {names}"
+            )
         raise JobkitError(f"text {path}: {message}", hint=hint) from error

@@ -115,7 +115,7 @@ def merge(
     with ended_by_signals(), _published([*paths, *([quarantine] if quarantined else [])]) as files:
         write = _write_vectors if vectors else _write_rows
         tally = write(results, list(outputs), files[: len(paths)], columns)
-        rows = sum(winner.rows for winner in winners) - (quarantined if vectors else 0)
+        rows = sum(winner.kept for winner in winners)
         for file in files[len(paths) :]:
             file.writelines(f"{to_json(one)}\n".encode() for one in tally.bad)
         if tally.rows != rows:
@@ -277,7 +277,7 @@ class _Results:
     def __init__(self, standing: CorpusState, added: Collection[str], context: int | None) -> None:
         self._folder, self._corpus, self._winners = standing.folder, standing.corpus, standing.winners
         self._named, self._with_text, self._context = formats.FILE in added, formats.TEXT in added, context
-        self.rows = sum(winner.rows for winner in self._winners.values())
+        self.rows = sum(winner.kept for winner in self._winners.values())
         planned, won = dict[tuple[int, int, int], Piece](), dict[tuple[int, int, int], Extent]()
         for shard in standing.shards.values():
             winner = standing.winners.get(shard.index)

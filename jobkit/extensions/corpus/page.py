@@ -225,7 +225,7 @@ def failed(report: CorpusReport) -> list[Block]:
         names = format_list([result.point.point_id for result in results])
         head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
         evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
-        steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point.index)
+        steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point)
         ways = [NoWrap(step.command, f"  {step.does}: ") for step in steps]
         blocks.append(Block.of([head, *evidence, *ways]))
     return blocks
@@ -234,7 +234,7 @@ def failed(report: CorpusReport) -> list[Block]:
 def result_blocks(report: CorpusReport) -> Iterator[Block]:
     """Yield counts by label and entity, or of vectors type and norm; and what was left out."""
     winners = [winner for _, winner in sorted(report.standing.winners.items())]
-    number, folder = sum(winner.rows for winner in winners), report.standing.folder
+    number, folder = sum(winner.kept for winner in winners), report.standing.folder
     paths = [path for winner in winners for path, _ in part_files(folder, winner)]
     try:
         if winners and (vectors := parse_type(winners[0].vectors)):
@@ -258,7 +258,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _norms(path: Path) -> Iterator[float]:
     for vectors in read_vectors(path, 0, MOST_NORMS):
-        yield from (math.hypot(*vector) for vector in vectors.tolist())
+        yield from (math.hypot(*one) for one in vectors.tolist() if one[0] == one[0])  # NaN: in quarantine
 
 
 def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:

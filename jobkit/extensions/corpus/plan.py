@@ -68,6 +68,7 @@ class Corpus:
     documents: int  # numbers of all that is not skipped
     paragraphs: int
     characters: int
+    empty: int = 0  # documents without a paragraph; 0 also of an earlier version
     format: str = "jsonl"  # in which `jobkit merge` writes the results, unless it is asked for another
     # what it was before it grew, without its sources, which are the first ``grown_from``
     before: Corpus | None = None
@@ -176,6 +177,11 @@ class Rows:
     def quarantined(self) -> int:
         """The number of its paragraphs that are in quarantine."""
         return self.quarantine.paragraphs if self.quarantine else 0
+
+    @property
+    def kept(self) -> int:
+        """The number of its rows without the vectors that stand for paragraphs in quarantine."""
+        return self.rows - (self.quarantined if self.vectors else 0)
 
     @property
     def vectors(self) -> str:

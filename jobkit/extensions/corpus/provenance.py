@@ -145,7 +145,7 @@ def provenance(
         "shards": len(winners),
         "tries": len(pairs),
         "tries_without_result": dict(sorted(Counter(map(str, failed)).items())),
-        "rows": sum(winner.rows for winner in winners.values()),
+        "rows": sum(winner.kept for winner in winners.values()),
         "time": {
             **dict(zip(PREDICTED, predicted, strict=True)),
             "took_s": sum((task_s(tried) or 0.0 for tried in won), 0.0),
@@ -164,6 +164,7 @@ def provenance(
         "corpus": {
             "documents": corpus.documents,
             "paragraphs": corpus.paragraphs,
+            "empty": corpus.empty,
             "quarantined": sum(winner.quarantined for winner in winners.values()),
             "characters": corpus.characters,
             "files": [
@@ -199,9 +200,9 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 def closing_line(data: Mapping[str, Any]) -> str:
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
-    number, files = corpus["paragraphs"], format_count(len(corpus["files"]), "file")
+    files = format_count(len(corpus["files"]), "file")
     parts = [
-        f"{format_count(number, 'paragraph')} of {files} {'is' if number == 1 else 'are'} done",
+        f"{_processed(corpus)} of {files} {'is' if corpus['paragraphs'] == 1 else 'are'} done",
         f"{format_count(data['rows'], 'row')} in {format_count(data['shards'], 'shard')}",
         f"{format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours",
     ]
@@ -224,6 +225,11 @@ def closing_line(data: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _processed(corpus: Mapping[str, Any]) -> str:
+    every, bad = corpus["paragraphs"], corpus["quarantined"]
+    return f"{f'{every - bad:,} of ' if bad else ''}{format_count(every, 'paragraph')}"
+
+
 def methods(data: Mapping[str, Any]) -> str:
     """Return the paragraph of a methods section, from the data of ``provenance.json``."""
     corpus, model, versions, time = data["corpus"], data["model"], {**data["versions"]}, data["time"]
@@ -235,8 +241,10 @@ def methods(data: Mapping[str, Any]) -> str:
         for name, value in data["setting"].items()
         if name not in (*TIMING, "source") and value
     }
+    noun = ("named entity", "named entities") if data["workload"].endswith("-ner") else ("row",)
     left_out = (
         (len(corpus["left_out"]), "place", "that cannot be read"),
+        (corpus["empty"], "document", "without text"),
         (corpus["quarantined"], "paragraph", "in quarantine, that the workload cannot take"),
         (len(corpus["not_read"]), "file", "of a kind that jobkit does not read"),
     )
@@ -244,12 +252,12 @@ def methods(data: Mapping[str, Any]) -> str:
     named = f", the model {model['name']} {model['size']} (SHA-256 {model['sha256'][:12]})" if model else ""
     energy = f" and {format_energy(data['energy']['joules'])}" if data["energy"]["joules"] else ""
     sentences = [
-        f"We processed {format_count(corpus['paragraphs'], 'paragraph')}",
+        f"We processed {_processed(corpus)}",
         f"({corpus['characters']:,} characters) of {format_count(corpus['documents'], 'document')}",
         f"({format_list([_source(file) for file in corpus['files']])})",
         f"with the workload {data['workload']}{named} under jobkit {jobkit}; {format_setting(knobs)},",
         f"on {', '.join(data['gpus']) or 'CPUs'} ({packages}).",
-        f"The result has {format_count(data['rows'], 'row')}.",
+        f"The result has {format_count(data['rows'], *noun)}.",
         f"Left out: {left}." if left else "Nothing is left out.",
         f"The jobs took {format_hours(time[f'{unit.lower()}_hours'])} {unit}-hours{energy}",
         f"({' to '.join(dict.fromkeys(data[at][:10] for at in ('first_began', 'last_ended')))}).",
@@ -267,7 +275,8 @@ def _source(file: Mapping[str, Any]) -> str:
 
 
 def bibtex(data: Mapping[str, Any]) -> str:
-    """Return the entry of the page, with the version that ran."""
+    """Return the entries of the page: jobkit with the version that ran, and Stanza if it ran."""
     page = files.read_text(shipped_folder("docs") / "cite.md")
+    entries = [part.removeprefix("bibtex\n").rstrip() for part in page.split("```")[1::2]]
     version = ", ".join(data["versions"].get("jobkit", ()))
-    return page.split("```")[1].removeprefix("bibtex\n").rstrip().replace("VERSION", version)
+    return "\n\n".join(entries[: 1 + ("stanza" in data["versions"])]).replace("VERSION", version)

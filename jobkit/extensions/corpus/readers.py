@@ -193,6 +193,7 @@ class ScanPart:
     sha256: str = field(init=False, default="")  # of the file, if the part is all of it
     pieces: list[Piece] = field(init=False, default_factory=list)  # their places count from the part
     documents: int = field(init=False, default=0)
+    empty: int = field(init=False, default=0)  # rows without a paragraph
     paragraphs: int = field(init=False, default=0)  # of text, as are the characters as given
     given: int = field(init=False, default=0)
     lines: int = field(init=False, default=0)
@@ -629,7 +630,9 @@ def _note(row: Row, line: int, part: ScanPart) -> list[int]:
         part.ids += id_hash(document.id)
         if ":" in document.id and (source := source_of(document.id)):
             part.likened.add(source)
-    return lengths_of(document.text, part.split)
+    lengths = lengths_of(document.text, part.split)
+    part.empty += not lengths
+    return lengths
 
 
 def lengths_of(given: str, split: int = 0) -> list[int]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from jobkit.answers.speed import CorpusVolume
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import InvalidSpecError, JobkitError, file_error
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.paragraphs import LFS_HINT, LFS_REASON, Fields
 from jobkit.core.shell import usable_cpus
@@ -524,6 +524,7 @@ class _Reading:
         digests = {part.source: part.sha256 for part in parts if part.sha256}
         files = {part.source: part.file for part in parts if not part.digest}
         pieces = list(_pieces(parts, places))
+        texts = {places[part.source] for part in parts if part.file.kind == TEXT}
         if not pieces:
             raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
         corpus = Corpus(
@@ -536,6 +537,7 @@ class _Reading:
             documents=sum(part.documents for part in parts),
             paragraphs=sum(piece.paragraphs for piece in pieces),
             characters=sum(piece.characters for piece in pieces),
+            empty=sum(part.empty for part in parts) + len(texts - {piece.source for piece in pieces}),
         )
         return Scan(corpus=corpus, pieces=pieces)
 
@@ -598,9 +600,13 @@ def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: b
     ways = [way for begin, way in _WAYS.items() if any(key[0].startswith(begin) for key in groups)]
     if known := next(filter(None, encodings.values()), ""):
         ways.append(f"read them with --encoding {known} (auto: each by itself)")
-    ways = ["fix them", *dict.fromkeys(ways), *([] if more else ["leave them out: --skip-bad"])]
+    ways = [
+        "fix them",
+        *dict.fromkeys(ways),
+        *([] if more else ["leave them out: --skip-bad (in Python skip_bad=True)"]),
+    ]
     number = f"more than {MOST_BAD:,} places" if more else format_count(len(bad), "place")
-    return JobkitError(
+    return InvalidSpecError(
         f"the corpus cannot be read in {number}:"
         f"{''.join(lines)}{f'{chr(10)}  and {len(groups) - _SHOWN:,} kinds more' * (len(groups) > _SHOWN)}",
         hint="; or ".join(ways),

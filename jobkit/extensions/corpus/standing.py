@@ -367,6 +367,7 @@ class CorpusRun(RunKind):
     subject = "the corpus"
     untabled = "the shards of a corpus, which measure no setting"
     again = "jobkit apply with another --out"
+    anew = "jobkit apply SPEC --corpus FILES --out ANOTHER"
     fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
 
     def order(self, folder: Path) -> Order | None:
@@ -457,8 +458,13 @@ class CorpusRun(RunKind):
         return replace(promised, seconds=part.expected_s if part else None)
 
     def awaited(self, folder: Path) -> Role | None:
-        """Return the job that plans, until the corpus is planned."""
-        return Role.PLAN if self.unplanned(folder) else None
+        """Return the job that plans; once it is planned, the one that cuts the rest by the first shard."""
+        if self.unplanned(folder):
+            return Role.PLAN
+        journal = read_journal(folder)
+        sent = {index for job in journal.submissions for _, indices in job.tasks() for index in indices}
+        unsent = journal.replacing - journal.replaced - sent
+        return Role.FOLLOW if unsent or measures(folder) is not None else None
 
     def places(self, folder: Path) -> tuple[str, ...]:
         return tuple(read_corpus(folder).folders())

@@ -114,8 +114,7 @@ def _print(point: PointStatus) -> int:
     files, name = point.chosen, point.point.point_id
     if point.outcome is not Outcome.OK or files is None:
         run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
-        index = point.point.index
-        steps = remedy(point.outcome, point.why, run=run, point=index) if point.outcome else ()
+        steps = remedy(point.outcome, point.why, run=run, point=point.point) if point.outcome else ()
         message = f"{name} is {point.state}: {point.why}"
         hint = f"{steps[0].command}   {steps[0].does}" if steps else ""
         raise JobkitError(message, hint=hint, exit_code=ExitCode.FAILED)

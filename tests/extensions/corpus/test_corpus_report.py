@@ -155,11 +155,16 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
         "sha256": "0" * 64,
         "caveat": "STAND-IN model, in place of en full",
     }
-    lacking = {**data["corpus"], "left_out": [{}], "not_read": ["a", "b"], "quarantined": 3}
-    said = methods({**data, "model": model, "corpus": lacking})
+    lacking = {**data["corpus"], "left_out": [{}], "not_read": ["a", "b"], "quarantined": 3, "empty": 2}
+    ner = {"workload": "stanza-ner", "versions": {"stanza": ["1"]}}
+    said = methods({**data, **ner, "model": model, "corpus": lacking})
+    assert "qi2020stanza" in bibtex(ner)
     for part in (
         "model en full (SHA-256 0000",
         "1 place that",
+        "57 of 60 paragraphs",
+        "named entities",
+        "2 documents without text",
         "3 paragraphs in quarantine",
         "2 files of",
         "STAND-IN",

@@ -24,6 +24,7 @@ from jobkit.core.records import JobFacts, Outcome
 from jobkit.extensions.corpus import rows
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, QUARANTINE_FILE, Winner, read_planned
+from jobkit.extensions.corpus.standing import finish
 from jobkit.extensions.corpus.winners import claim, has_rows, lacks_rows, retire
 from jobkit.extensions.corpus.work import WORK
 from jobkit.worker import steps
@@ -151,6 +152,7 @@ def merged(run: Path, kind: str) -> bytes:
     _, form, bad = KINDS[kind]
     done = merge(run, run / f"merged.{form}", form, allow_quarantine=bool(bad))
     assert done.paragraphs == PARAGRAPHS - len(bad)
+    assert finish(run)["rows"] == done.rows
     lines = done.quarantine.read_text(encoding="utf-8").splitlines() if done.quarantine else []
     assert [(line["document"][0], line["paragraph"]) for line in map(json.loads, lines)] == [*bad]
     return (run / f"merged.{form}").read_bytes()

@@ -97,6 +97,7 @@ def test_jsonl_in_any_blocks(texts: list[str], block: int, piece: int, shards: i
             part = given_text[given_offset(one, 0) : given_offset(one, len(one.text))]
             assert part.replace("\r\n", "\n").replace("\r", "\n") == one.text
         assert read.corpus.documents == len(texts)
+        assert read.corpus.empty == len({*range(len(texts))} - {int(document) for document, _, _ in expected})
 
 
 def test_a_long_text_in_the_usual_blocks(tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ from jobkit.extensions.corpus.standing import CorpusState, finish
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.launch.launch import Preview
-from jobkit.runs.journal import read_journal
+from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status_text import render
+from jobkit.runs.watch import is_over
+from jobkit.schedulers.types import State
+from jobkit.spec.policy import Policy
 from tests.support.applied import (
     CHARACTERS,
     OUT,
@@ -41,6 +44,7 @@ from tests.support.applied import (
 )
 from tests.support.builders import events
 from tests.support.commands import jobkit
+from tests.support.statuses import with_job
 from tests.support.swept import Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -122,6 +126,21 @@ def test_a_request_below_what_was_measured_is_a_warning(
     assert bool(warned) == bool(figures)
     assert all(figure in " ".join(said.split()) for figure in figures)
     assert max(map(len, plan_lines(again))) <= 100
+
+
+def test_what_the_job_that_follows_submits_is_not_for_a_person(asked: ApplyRequest) -> None:
+    write_planned(asked)
+    (OUT / "promise.json").write_text(
+        '{"minutes": 30}', encoding="utf-8"
+    )  # the first shard measures the speed
+    (run,) = read_status([OUT.absolute()], ask=False)
+    waits = with_job(run, Role.FOLLOW, State.PENDING, "Dependency")
+    said = render(waits, "tagged", width=100, most=24)
+    assert ("job 79 submits it" in said, "jobkit resume" in said) == (True, False)
+    assert "jobkit status tagged --watch" in said
+    assert (is_over(waits, Policy()), is_over(waits, Policy(), submits=True)) == (False, True)
+    ended = with_job(run, Role.FOLLOW, end="COMPLETED")
+    assert "jobkit resume tagged" in render(ended, "tagged", width=100, most=24)
 
 
 def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
