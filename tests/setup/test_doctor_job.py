@@ -128,5 +128,5 @@ def test_what_cannot_be_submitted_is_a_finding(fake_slurm: FakeCluster) -> None:
     (found,) = doctor.in_a_job(case_of("slurm"), [missing("partition", "none")], 60, print)
     assert found.status is Status.UNKNOWN
     (found,) = doctor.in_a_job(case_of("local"), [], 60, print)
-    assert (found.status, "no scheduler" in found.said) == (Status.OK, True)
+    assert (found.status, "submitted nothing" in found.said) == (Status.WARNING, True)
     assert fake_slurm.jobs() == []
