@@ -133,8 +133,8 @@ class _Merge(click.Command):
 @click.command(cls=_Merge)
 @shared.run_of_corpus
 @shared.format_option(
-    "conll needs tokens, npy needs vectors, parquet needs jobkit[parquet]; may be repeated. Default: the "
-    "format of jobkit apply; of vectors parquet.",
+    "conll needs tokens, npy needs vectors, npz needs arrays of any length, parquet needs jobkit[parquet]; "
+    "may be repeated. Default: the format of jobkit apply; of vectors and arrays parquet.",
     multiple=True,
 )
 @click.option(
@@ -183,7 +183,8 @@ def merge(
       jobkit merge tagged --format tsv --output entities.tsv
       jobkit merge tagged --format csv --format parquet --with-text
 
-    Vectors are merged as parquet, or as npy with a table merged.rows.tsv of documents and paragraphs.
+    Vectors and arrays are merged as parquet, or as npy or npz with a table merged.rows.tsv of documents and
+    paragraphs.
 
     A second file, merged.documents.jsonl, has a line for each document, also for one without a row:
     document, paragraphs, rows. With --output entities.tsv it is entities.documents.jsonl.
@@ -257,7 +258,10 @@ def merge(
 
 
 def _say_merged(merged: Merged) -> None:
-    rows = format_count(merged.rows, f"{merged.vectors} vector" if merged.vectors else "row")
+    from jobkit.worker.workloads.base import noun
+
+    kind = f"{merged.vectors} {noun(merged.vectors)}" if merged.vectors else "row"
+    rows = format_count(merged.rows, kind)
     outputs = ", ".join(map(terminal.relative_path, merged.outputs))
     terminal.say(
         f"merged {rows} of {format_count(merged.paragraphs, 'paragraph')} "

@@ -245,12 +245,13 @@ def _commands(
     yield replace(size, name="tune", said=effective)
     if probe.not_json:
         yield missing("apply", probe.not_json, "return numbers, text, lists and mappings")
-    elif probe.nan and (subject.nan or "vectors" in probe.writes):
+    elif probe.nan and (subject.nan or "one a paragraph" in probe.writes):
         what = f"column {probe.nan} has NaN or infinity: apply puts such a paragraph into quarantine"
         yield missing("apply", what, "return finite numbers")
     elif probe.rows:
         columns = ", ".join(subject.traits.columns)
-        array = "" if "vectors" in probe.writes else "; for one vector a paragraph return a numpy array"
+        array = "; for one vector a paragraph return a numpy array, for several a list of arrays"
+        array *= "one a paragraph" not in probe.writes
         yield fine("apply", f"{probe.writes}, columns {columns}{array * (columns == 'result')}")
     else:
         yield missing("apply", "the workload returned no row", "return the rows of each paragraph")

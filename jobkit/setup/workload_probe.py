@@ -29,7 +29,16 @@ from jobkit.worker.measure.memory import Device, open_device, uses_torch
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.steps import run_call
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import SHIPPED, columns_of, cuts_itself, knobs_of, same_type, vectors_of
+from jobkit.worker.workloads.base import (
+    SHIPPED,
+    Ragged,
+    columns_of,
+    cuts_itself,
+    knobs_of,
+    noun,
+    same_type,
+    vectors_of,
+)
 
 ALLOCATED, RESIDENT = "allocated", "resident"
 """The memory that is measured: that of torch's tensors on the GPU, or of the process."""
@@ -127,7 +136,7 @@ def probe(
         size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
         # The number of paragraphs with which each value of a knob is tried
         knobs=[subject.tried(knob, paragraphs[:24], say) for knob in subject.knobs()],
-        writes=f"vectors {first.vectors}, one a paragraph" if first.vectors else each,
+        writes=f"{noun(first.vectors)}s {first.vectors}, one a paragraph" if first.vectors else each,
         **_not_written(first, columns_of(own.checked_class(name, folder))),
         failed=failed,
     )
@@ -193,8 +202,14 @@ class _Subject:
             allocated = batch.allocated_peak_bytes
             heaviest = max(heaviest, (batch.load, allocated if allocated is not None else peak[0]))
             found = result.entities if result.rows is None else result.rows
-            if result.vectors is not None:
-                found = [(number, [*map(float, one)]) for number, one in enumerate(result.vectors)]
+            if isinstance(result.vectors, Ragged):
+                arrays = enumerate(result.vectors.split())
+                found = [(number, *(one.tolist() for one in some or ())) for number, some in arrays]
+            elif result.vectors is not None:
+                vector = [
+                    one.tolist() if hasattr(one, "tolist") else [*map(float, one)] for one in result.vectors
+                ]
+                found = [*enumerate(vector)]
             if (wrong := next((row for row in found if len(row) != 1 + columns), None)) is not None:
                 raise JobkitError(f"process() returned the row {wrong!r}, and its columns are {columns}")
             for number, *values in found:

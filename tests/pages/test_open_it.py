@@ -56,6 +56,6 @@ def test_a_program_opens_vectors(program: str, dtype: str, path: Path) -> None:
     vectors = (np.arange(60).reshape(20, 3) / 7).astype(dtype)
     keys = iter([("d", number) for number in range(len(vectors))])
     with path.open("wb") as file:
-        VECTOR_FORMATS["parquet"]([file], [[vectors]], keys, [*KEYS, "embedding"])
+        VECTOR_FORMATS["parquet"]([file], lambda: [[vectors]], keys, [*KEYS, "embedding"])
     rows = opened(program)
     assert np.array_equal(np.stack([np.asarray(row, np.float32) for row in rows["embedding"]]), vectors)

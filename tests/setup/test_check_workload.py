@@ -159,6 +159,10 @@ def vectors(paragraphs):
     return numpy.ones((len(paragraphs), 2))
 
 
+def arrays(paragraphs):
+    return [numpy.ones((len(text), 2)) for text in paragraphs]
+
+
 def lists(paragraphs):
     return [[1.0, 2.0] for _ in paragraphs]
 
@@ -191,6 +195,7 @@ def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
     ("function", "code", "writes"),
     [
         ("vectors", 0, "vectors fp32[2], one a paragraph, columns result"),
+        ("arrays", 0, "arrays fp32[*,2], one a paragraph, columns result"),
         ("lists", 0, "2 rows a paragraph on average, columns result; for one vector a paragraph"),
         ("infinite", 4, "column result has NaN or infinity"),
     ],

@@ -11,18 +11,20 @@ from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.terminal import DELIMITERS
-from jobkit.extensions.corpus.rows import Array, arrow_batch, npy_header
-from jobkit.worker.workloads.base import type_of
+from jobkit.extensions.corpus.rows import Array, arrow_batch, by_column, npy_header, write_npy
+from jobkit.worker.workloads.base import noun, type_of
 
-GROUP_ROWS = 50_000
+GROUP_ROWS, GROUP_BYTES = 50_000, 2**28
 FILE = "file"  # column of merged rows, if files have several documents
 TEXT = "paragraph_text"  # column of merged rows, if it is wanted
 CONTEXT = "context"  # likewise
+BEGINNINGS = "offsets"  # array of an npz file
 
 Columns = Mapping[str, Collection[str]]
 """The columns of merged rows, document and paragraph first, and the types of the values in each."""
@@ -30,10 +32,10 @@ Key = tuple[object, ...]
 """What stands next to a vector: its document, the number of its paragraph, and the other columns."""
 
 
-def check_format(name: str, columns: Collection[str], *, vectors: bool | None = None) -> None:
+def check_format(name: str, columns: Collection[str], *, vectors: str | None = None) -> None:
     """Refuse a format of `FORMATS` that cannot be written with these columns of the workload.
 
-    ``vectors``: whether the only column is vectors; ``None`` if that is not known yet.
+    ``vectors``: their type, empty of rows; ``None`` if that is not known yet.
     """
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
@@ -44,11 +46,18 @@ def check_format(name: str, columns: Collection[str], *, vectors: bool | None = 
             f"--format conll: the rows have no {', '.join(missing)} (they have {', '.join(columns)})",
             hint="CoNLL has one token a line: it needs a workload that yields tokens; use --format tsv",
         )
-    if vectors is not None and name not in (VECTOR_FORMATS if vectors else ROW_FORMATS):
-        have, use = ("vectors", "parquet or npy") if vectors else ("no vectors", "jsonl, csv, tsv or parquet")
+    array = "npz" if "*" in (vectors or "") else "npy"
+    if vectors is not None and name not in (("parquet", array) if vectors else ROW_FORMATS):
+        have, use = "no vectors", "jsonl, csv, tsv or parquet"
+        if vectors:
+            have, use = f"{noun(vectors)}s of {vectors}", f"parquet or {array}"
         raise JobkitError(f"--format {name}: the results are {have}", hint=f"use --format {use}")
+    if name == "npz" and BEGINNINGS in columns:
+        raise JobkitError(
+            f"--format npz: COLUMNS has {BEGINNINGS}, its own array", hint="use --format parquet"
+        )
     if name == "parquet" and (lack := missing_extra("--format parquet", "parquet")):
-        lack.hint += "; or --format npy" if vectors else ""
+        lack.hint += f"; or --format {array}" if vectors else ""
         raise lack
 
 
@@ -71,7 +80,7 @@ def quarantine_path(output: Path) -> Path:
 
 
 def places_path(output: Path) -> Path:
-    """Return the file with document and paragraph of each row of an npy file: ``merged.rows.tsv``."""
+    """Return the file with document and paragraph of each row of arrays: ``merged.rows.tsv``."""
     return output.with_name(f"{output.stem}.rows.tsv")
 
 
@@ -159,11 +168,13 @@ ROW_FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[bytes], Columns], None]] 
 DEFAULT_FORMAT = next(iter(ROW_FORMATS))
 
 
-# -- vectors: groups of arrays, and their keys in the same order
+# -- vectors: groups of arrays, read anew by each call, and their keys in the same order
+
+Groups = Callable[[], Iterable[Sequence[Array]]]
 
 
 def _write_parquet_vectors(
-    files: Sequence[BinaryIO], groups: Iterable[Sequence[Array]], keys: Iterator[Key], names: Sequence[str]
+    files: Sequence[BinaryIO], groups: Groups, keys: Iterator[Key], names: Sequence[str]
 ) -> None:
     """Write each group of vectors as a row group."""
     import pyarrow as pa
@@ -171,11 +182,11 @@ def _write_parquet_vectors(
 
     with ExitStack() as stack:
         writer: Any = None
-        for group in groups:
+        for group in groups():
             batches = []
             for vectors in group:
                 columns = list(zip(*islice(keys, len(vectors)), strict=True))
-                columns.insert(len(GIVEN), vectors)
+                columns[len(GIVEN) : len(GIVEN)] = by_column(vectors)
                 batches.append(arrow_batch(dict(zip(names, columns, strict=True))))
             table = pa.Table.from_batches(batches)
             if writer is None:  # numbers of vectors are hardly ever equal: no dictionary, no compression
@@ -185,14 +196,12 @@ def _write_parquet_vectors(
             writer.write_table(table, row_group_size=len(table))
 
 
-def _write_npy(
-    files: Sequence[BinaryIO], groups: Iterable[Sequence[Array]], keys: Iterator[Key], names: Sequence[str]
-) -> None:
+def _write_npy(files: Sequence[BinaryIO], groups: Groups, keys: Iterator[Key], names: Sequence[str]) -> None:
     """Write one array, and a table with the key of each of its rows, under a header line."""
     file, table = files
     rows, vectors = 0, ""
     file.write(npy_header(rows, vectors))
-    for view in chain.from_iterable(groups):
+    for view in chain.from_iterable(groups()):
         rows, vectors = rows + len(view), type_of(view)
         file.write(view.data)
     file.seek(0)
@@ -200,5 +209,24 @@ def _write_npy(
     _write_cells(table, "\t", [*names[: len(GIVEN)], *names[len(GIVEN) + 1 :]], islice(keys, rows))
 
 
-VECTOR_FORMATS = {"parquet": _write_parquet_vectors, "npy": _write_npy}
+def _write_npz(files: Sequence[BinaryIO], groups: Groups, keys: Iterator[Key], names: Sequence[str]) -> None:
+    """Write the arrays of each column end to end, where those of each row begin, and the keys of the rows."""
+    import numpy as np
+
+    file, table = files
+    sizes, types = [np.zeros(1, np.int64)], list[str]()
+    for some in chain.from_iterable(groups()):
+        sizes.append(some.lengths)
+        types = [type_of(column) for column in some.columns]
+    ends = np.cumsum(np.concatenate(sizes))
+    with ZipFile(file, "w") as archive:
+        write_npy(archive, BEGINNINGS, len(ends), type_of(ends), [ends])
+        for at, kind in enumerate(types):
+            columns = (np.ascontiguousarray(some.columns[at]) for some in chain.from_iterable(groups()))
+            write_npy(archive, names[len(GIVEN) + at], int(ends[-1]), kind, columns)
+    others = [*names[: len(GIVEN)], *names[len(GIVEN) + len(types) :]]
+    _write_cells(table, "\t", others, islice(keys, len(ends) - 1))
+
+
+VECTOR_FORMATS = {"parquet": _write_parquet_vectors, "npy": _write_npy, "npz": _write_npz}
 FORMATS = tuple(dict.fromkeys([*ROW_FORMATS, *VECTOR_FORMATS]))

@@ -33,7 +33,7 @@ from jobkit.extensions.corpus.readers import (
     given_offset,
     read_pieces,
 )
-from jobkit.extensions.corpus.rows import OFFSETS, Array, read_vectors
+from jobkit.extensions.corpus.rows import OFFSETS, Array, kept, read_vectors
 from jobkit.extensions.corpus.shards import format_bytes
 from jobkit.extensions.corpus.standing import CorpusState, gone_words
 from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
@@ -46,8 +46,8 @@ _NAMED = 10
 class Merged:
     outputs: Sequence[Path]  # one of each format
     counts: Path  # the file with the counts of each document
-    places: Path | None  # the file with document and paragraph of each row of an npy file
-    vectors: str  # their type, ``fp32[384]``, if the rows are vectors
+    places: Path | None  # the file with document and paragraph of each row of an npy or npz file
+    vectors: str  # their type, ``fp32[384]``, if the rows are vectors; ``int64[*] fp32[*]`` of two columns
     # numbers; paragraphs and documents also without a row
     shards: int
     rows: int
@@ -88,7 +88,7 @@ def merge(
     vectors = next((winner.vectors for winner in winners), "")
     outputs = formats.output_paths(output, forms or (formats.DEFAULT_FORMAT,))
     for form in outputs:
-        formats.check_format(form, own, vectors=bool(vectors))
+        formats.check_format(form, own, vectors=vectors)
     named = formats.FILE not in own and any(source.kind != TEXT for source in corpus.sources)
     wishes = {formats.FILE: named, formats.CONTEXT: context is not None, formats.TEXT: with_text or all_text}
     added = [name for name, wanted in wishes.items() if wanted]
@@ -98,7 +98,8 @@ def merge(
         raise JobkitError("--context: the results have no start and end", hint="use --with-text")
     columns = {"document": {"str"}, "paragraph": {"int"}, **own, **{name: {"str"} for name in added}}
     counts = formats.counts_path(next(iter(outputs.values())))
-    places = formats.places_path(outputs["npy"]) if "npy" in outputs else None
+    arrays = next((path for form, path in outputs.items() if form in {"npy", "npz"}), None)
+    places = formats.places_path(arrays) if arrays else None
     paths = [*outputs.values(), counts, *([places] if places else [])]
     read = {Path(source.path).resolve() for source in corpus.sources}
     if written := next((path for path in paths if path.resolve() in read), None):
@@ -175,7 +176,7 @@ def _write_vectors(
     for number, (form, file) in enumerate(zip(forms, files, strict=False)):
         documents = results.documents() if number else tally.each(results.documents())
         keys = _noted(f"writing {form}", results.keys(documents), results.rows)
-        formats.VECTOR_FORMATS[form]([file, *table], results.vectors(), keys, [*columns])
+        formats.VECTOR_FORMATS[form]([file, *table], results.vectors, keys, [*columns])
         if next(keys, None):
             raise JobkitError("there are more paragraphs than vectors")
     return tally
@@ -375,13 +376,13 @@ class _Results:
         raise JobkitError("rows are not in corpus order")
 
     def vectors(self) -> Iterator[Sequence[Array]]:
-        """Yield the vectors in groups, of which none has vectors of two shards."""
+        """Yield the vectors in groups, of which none has vectors of two shards or much memory."""
+        size_bytes = sum(winner.size_bytes for winner in self._winners.values())
+        most = max(1, min(formats.GROUP_ROWS, formats.GROUP_BYTES * self.rows // max(1, size_bytes)))
         for path, start, end, _ in self._sections():
-            for at in range(start, end, formats.GROUP_ROWS):
-                some = read_vectors(path, at, min(at + formats.GROUP_ROWS, end))
-                # the vector of a paragraph in quarantine is NaN
-                kept = (one[one[:, 0] == one[:, 0]] if self._bad else one for one in some)
-                yield [one for one in kept if len(one)]
+            for at in range(start, end, most):
+                some = read_vectors(path, at, min(at + most, end))
+                yield [one for one in (map(kept, some) if self._bad else some) if len(one)]
 
     def keys(self, documents: Iterable[_Document]) -> Iterator[formats.Key]:
         """Yield what stands next to each vector, in their order."""

@@ -33,9 +33,9 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.extensions.corpus.formats import counts_path
-from jobkit.extensions.corpus.plan import is_unplanned, parse_type
+from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
-from jobkit.extensions.corpus.rows import read_vectors
+from jobkit.extensions.corpus.rows import kept, read_vectors
 from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import part_files
 from jobkit.report.page import OfRun, PictureGroup, folded, source
@@ -45,6 +45,7 @@ from jobkit.runs.hints import remedy
 from jobkit.runs.results import each_point
 from jobkit.runs.status import PointResult
 from jobkit.runs.tries import task_s
+from jobkit.worker.workloads.base import Ragged, noun
 
 MOST_LISTED = 20  # documents, labels, entities and places of each table
 MOST_NORMS = 10_000  # vectors whose norm it computes
@@ -237,11 +238,14 @@ def result_blocks(report: CorpusReport) -> Iterator[Block]:
     number, folder = sum(winner.kept for winner in winners), report.standing.folder
     paths = [path for winner in winners for path, _ in part_files(folder, winner)]
     try:
-        if winners and (vectors := parse_type(winners[0].vectors)):
+        if winners and (types := winners[0].vectors):
             norms = [*islice(chain.from_iterable(map(_norms, paths)), MOST_NORMS)]
             spread = f"{fmean(norms):.4g} on average, {min(norms):.4g} to {max(norms):.4g}"
-            title = f"{number:,} vectors of {vectors[1]:,} numbers, {vectors[0]}"
-            yield Block(title=title, before=(f"Norm: {spread} (of {len(norms):,}).",))
+            title, figure = f"{number:,} arrays of {types}", "Length" if "*" in types else "Norm"
+            if noun(types) == "vector":
+                kind, _, width = types.rstrip("]").partition("[")
+                title = f"{number:,} vectors of {int(width):,} numbers, {kind}"
+            yield Block(title=title, before=(f"{figure}: {spread} (of {len(norms):,}).",))
         else:
             yield from _counted(chain.from_iterable(map(_rows, paths)), number)
     except (OSError, ValueError, ImportError, JobkitError) as error:  # they are gone, or there is no numpy
@@ -257,8 +261,11 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _norms(path: Path) -> Iterator[float]:
-    for vectors in read_vectors(path, 0, MOST_NORMS):
-        yield from (math.hypot(*one) for one in vectors.tolist() if one[0] == one[0])  # NaN: in quarantine
+    for vectors in map(kept, read_vectors(path, 0, MOST_NORMS)):
+        if isinstance(vectors, Ragged):
+            yield from vectors.lengths.tolist()
+        else:
+            yield from (math.hypot(*one.flat) for one in vectors)
 
 
 def _counted(rows: Iterator[Mapping[str, Any]], number: int) -> Iterator[Block]:

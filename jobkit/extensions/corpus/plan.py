@@ -13,7 +13,6 @@ from jobkit.core.errors import JobkitError, file_error, lost_file
 from jobkit.core.files import read_json, read_lines, write_atomically
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import FP16, FP32
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 from jobkit.core.terminal import shell_path
 
@@ -185,21 +184,21 @@ class Rows:
 
     @property
     def vectors(self) -> str:
-        """The type of its vectors, ``fp32[384]``; empty of rows."""
-        return next((word for words in self.types for word in words.split() if parse_type(word)), "")
+        """The type of its vectors, ``fp32[384]``, or of each column of arrays; empty of rows."""
+        return " ".join(self.types) if any("[" in words for words in self.types) else ""
 
     def fault(self, paragraphs: int) -> str:
         """Return why this is no result of so many paragraphs; empty if all numbers agree."""
-        parts, types, vectors = parts_of(self), " ".join(self.types), self.vectors
+        parts, types = parts_of(self), self.vectors
         sums = [sum(getattr(part, name) for part in parts) for name in ("paragraphs", "rows", "size_bytes")]
         if self.paragraphs != paragraphs:
             return f"{self.paragraphs:,} paragraphs where the plan has {paragraphs:,}"
         if sums != [self.paragraphs, self.rows, self.size_bytes]:
             return "other numbers than its parts"
-        if not vectors and self.pieces and sum(self.pieces) != self.size_bytes:
+        if not types and self.pieces and sum(self.pieces) != self.size_bytes:
             return "rows of no piece of its plan"
-        each = not vectors or (types == vectors and all(part.rows == part.paragraphs for part in parts))
-        return "" if each else f"{self.rows:,} rows, {types}: not a vector of each paragraph"
+        each = len(types.split()) == len(self.columns) and all(one.rows == one.paragraphs for one in parts)
+        return "" if each or not types else f"{self.rows:,} rows, {types}: not a vector of each paragraph"
 
 
 @keyed
@@ -222,10 +221,10 @@ def files_of(rows: Rows) -> tuple[Part, ...]:
     return (*parts_of(rows), *((rows.quarantine,) if rows.quarantine else ()))
 
 
-def parse_type(words: str) -> tuple[str, int] | None:
-    """Return the number type and the width of a column of vectors; ``None`` for any other column."""
-    kind, _, width = words.removesuffix("]").partition("[")
-    return (kind, int(width)) if kind in {FP32, FP16} and width else None
+def parse_type(word: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return number type and shape of a column of vectors, without any length; ``None`` for other columns."""
+    kind, bracket, shape = word.removesuffix("]").partition("[")
+    return (kind, tuple(int(size) for size in shape.split(",") if size.isdigit())) if bracket else None
 
 
 def promised(shards: Sequence[Shard]) -> tuple[float | None, float | None, float | None]:

@@ -390,7 +390,7 @@ def _merged(request: Request) -> list[list[str | bool]]:
     found = [paths for paths in found if paths[forms[0]].is_file()]
     found.sort(key=lambda paths: paths[forms[0]].stat().st_mtime_ns)
     merged = found[-1] if found else {}  # the other is of an earlier merge
-    tables = [places_path(path) for form, path in merged.items() if form == "npy"]
+    tables = [places_path(path) for form, path in merged.items() if form in {"npy", "npz"}]
     lists = (name_of(path) for path in merged.values() for name_of in (counts_path, quarantine_path))
     files = dict.fromkeys((*merged.values(), *tables, *lists, run / "provenance.json"))
     return [place_of(path) for path in files if path.is_file()]

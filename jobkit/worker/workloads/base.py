@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -82,8 +82,8 @@ class Result:
     rows
         What ``jobkit apply`` writes of a workload with ``COLUMNS`` of its own; ``None`` of any other.
     vectors
-        In place of rows, an array of fp32 or fp16 with one vector for each paragraph, which is the only
-        column; ``None`` of any other workload.
+        In place of rows, an array of fp32 or fp16 with one vector, or array of one shape, for each paragraph,
+        which is the only column; or `Ragged` arrays. ``None`` of any other workload.
     load
         `BY_LENGTHS` only of a workload with a method ``load_of(paragraphs) -> int``, which jobkit calls
         once the clock has stopped.
@@ -107,11 +107,89 @@ class Result:
         return replace(self, entities=tuple(found))
 
 
+@frozen
+class Ragged:
+    """Arrays of any length: for each column those of consecutive paragraphs, end to end.
+
+    Attributes
+    ----------
+    lengths
+        By paragraph the length of each of its arrays; -1 of a paragraph that has none.
+    columns
+        Arrays of numpy, one for each column.
+    """
+
+    lengths: Any
+    columns: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, arrays: Iterable[Sequence[Any] | None], empty: Sequence[Any] = ()) -> Ragged:
+        """Join the arrays of each paragraph, which are of one length, one for each column.
+
+        ``empty`` has an empty array of the type of each column, if they are known.
+
+        Raises
+        ------
+        ValueError
+            If they are no such arrays, or their types differ.
+        """
+        import numpy as np  # whoever has arrays has it
+
+        lengths, parts = list[int](), [empty] if empty else []
+        for number, some in enumerate(arrays):
+            given = [np.asarray(one) for one in some or ()]
+            large = [one.dtype.kind == "f" and one.itemsize > 4 for one in given]
+            given = [one.astype("<f4") if wide else one for one, wide in zip(given, large, strict=True)]
+            sizes = {len(one) if one.ndim and one.dtype.kind in "fiu" else -2 for one in given} or {-1}
+            first = (*parts, given)[0]
+            if len(sizes) > 1 or -2 in sizes or (given and [*map(_kind, given)] != [*map(_kind, first)]):
+                now, was = (
+                    " and ".join(f"{one.dtype} {one.shape}" for one in each) for each in (given, first)
+                )
+                before = "" if now == was else f", and before it {was}"
+                what = f"arrays of {now} for paragraph {number}, counted from 0{before}"
+                raise ValueError(
+                    f"{what}; expected: numbers, a paragraph's of one length, all of the same type"
+                )
+            lengths += sizes
+            parts += [given] if given else []
+        joined = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(np.array(lengths, np.int64), tuple(joined))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def split(self) -> list[tuple[Any, ...] | None]:
+        """Return the arrays of each paragraph."""
+        sizes = self.lengths.tolist()
+        places = zip(sizes, accumulate(max(size, 0) for size in sizes), strict=True)
+        return [
+            None if size < 0 else tuple(column[end - size : end] for column in self.columns)
+            for size, end in places
+        ]
+
+
+def _kind(array: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of numpy
+    return array.dtype, array.shape[1:]
+
+
 def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework
-    """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32."""
-    size_bytes = getattr(getattr(vectors, "dtype", None), "itemsize", 4)
+    """Return the type of vectors as they are written, ``fp32[384]``: fp64 becomes fp32.
+
+    Of `Ragged` it is that of each column, with a star for any length: ``int64[*] fp32[*,128]``.
+    """
+    if isinstance(vectors, Ragged):
+        return " ".join(type_of(column).replace("[", "[*,").replace(",]", "]") for column in vectors.columns)
     shape = getattr(vectors, "shape", None) or (len(vectors), *{len(one) for one in vectors})
-    return f"{FP16 if size_bytes == 2 else FP32}{[*map(int, shape[1:])]}"
+    given = getattr(vectors, "dtype", "float32")
+    name = str(getattr(given, "name", given)).removeprefix("torch.")
+    kind = FP16 if name == "float16" else FP32 if name.startswith("float") else name
+    return f"{kind}[{','.join(map(str, map(int, shape[1:])))}]"
+
+
+def noun(types: str) -> str:
+    """Return what arrays of this type are called."""
+    return "array" if {*types} & {"*", ","} else "vector"
 
 
 def vectors_of(result: Result, paragraphs: int) -> str:
@@ -119,7 +197,7 @@ def vectors_of(result: Result, paragraphs: int) -> str:
     numbers = {row[0] for row in chain(result.entities, result.rows or ())} - {*range(paragraphs)}
     wrong = [f"a row of paragraph {number}, counted from 0," for number in numbers]
     if result.vectors is not None and len(result.vectors) != paragraphs:
-        wrong = [format_count(len(result.vectors), "vector")]
+        wrong = [format_count(len(result.vectors), noun(type_of(result.vectors)))]
     if wrong:
         what = f"{wrong[0]} for {format_count(paragraphs, 'paragraph')}"
         raise TryFailed(Outcome.BUG, f"the workload returned {what}")
@@ -129,7 +207,7 @@ def vectors_of(result: Result, paragraphs: int) -> str:
 def same_type(vectors: str, before: str | None, place: str) -> str:
     """Return the type of vectors, empty of rows; refuse another one than before."""
     if before not in {None, vectors}:
-        now, earlier = (f"vectors of {one}" if one else "no vectors" for one in (vectors, before))
+        now, earlier = (f"{noun(one)}s of {one}" if one else "no vectors" for one in (vectors, before or ""))
         raise TryFailed(Outcome.BUG, f"{place}: the workload returned {now} here, {earlier} before")
     return vectors
 

@@ -41,6 +41,7 @@ from jobkit.worker.workloads.base import (
     DEFAULT_BATCH_SIZE,
     ENTITY_COLUMNS,
     Entity,
+    Ragged,
     Result,
     Workload,
     not_imported,
@@ -386,11 +387,27 @@ class FunctionWorkload:
             _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
         if is_array:
             return Result(load=load, vectors=found)
+        first = self._arrays(next((one for one in found if one is not None), None))
+        if any(getattr(one, "ndim", 0) for one in first):
+            if len(first) != len(self.COLUMNS):
+                given = format_count(len(first), "array")
+                what = f"returned {given} for a paragraph, and COLUMNS has {', '.join(self.COLUMNS)}"
+                _refuse(self.WORKLOAD, self.FUNCTION, what)
+            try:
+                return Result(load=load, vectors=Ragged.of(map(self._arrays, found)))
+            except ValueError as error:
+                _refuse(self.WORKLOAD, self.FUNCTION, f"returned {error}")
         several = [one if isinstance(one, list) else () if one is None else (one,) for one in found]
         rows = tuple((number, *self._values(row)) for number, some in enumerate(several) for row in some)
         if self.COLUMNS == ENTITY_COLUMNS:
             return Result(load=load, entities=tuple(map(Entity._make, rows)))
         return Result(load=load, rows=rows)
+
+    def _arrays(self, found: object) -> Sequence[object]:
+        """Return what the function has found for a paragraph as arrays, one for each column."""
+        if isinstance(found, Mapping):
+            return [found.get(name) for name in self.COLUMNS]
+        return found if isinstance(found, tuple) else (found,)
 
     def _values(self, row: object) -> Sequence[object]:
         if self.COLUMNS == RESULT_COLUMN:
@@ -403,6 +420,7 @@ class FunctionWorkload:
         values = row if isinstance(row, tuple | list) else (row,)
         if len(values) != len(self.COLUMNS):
             what = f"returned the row {short(row)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+            what += "; a list has rows, and an array is one of numpy" * isinstance(row, list)
             _refuse(self.WORKLOAD, self.FUNCTION, what)
         return values
 

@@ -28,6 +28,7 @@ from jobkit.worker.workloads.base import (
     CHARACTERS,
     SHIPPED,
     Entity,
+    Ragged,
     Result,
     Workload,
     class_name,
@@ -170,12 +171,16 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
         rows = [(at[row[0]], *row[1:]) for at, result in parts for row in getattr(result, kind) or ()]
         return sorted(rows, key=itemgetter(0))
 
-    vectors = None
+    vectors: Any = None
     if not any(result.vectors is None for result in results):
         import numpy as np  # a workload with vectors has it
 
         order = np.argsort([place for at, _ in parts for place in at])
-        vectors = np.concatenate([np.asarray(result.vectors) for result in results])[order]
+        if isinstance(results[0].vectors, Ragged):
+            arrays = [one for result in results for one in result.vectors.split()]
+            vectors = Ragged.of(arrays[at] for at in order)
+        else:
+            vectors = np.concatenate([np.asarray(result.vectors) for result in results])[order]
     return Result(
         entities=tuple(map(Entity._make, placed("entities"))),
         rows=None if all(result.rows is None for result in results) else tuple(placed("rows")),

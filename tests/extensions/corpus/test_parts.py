@@ -31,7 +31,7 @@ from jobkit.worker import steps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.record import Task, TryState, WorkerState
-from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.base import Ragged, Result
 from tests.support.builders import batch, point
 from tests.support.shards import write_shards
 
@@ -39,10 +39,12 @@ BAD = tuple((name, n) for name, numbers in (("a", (0, 1, 2, 7)), ("b", (16,))) f
 KINDS: dict[str, tuple[str, str, tuple[tuple[str, int], ...]]] = {
     "rows": ("words", "jsonl", ()),
     "vectors": ("embedding", "npy", ()),
+    "arrays": ("indices values", "npz", ()),
     "rows, some in quarantine": ("words", "jsonl", BAD),
     "vectors, some in quarantine": ("embedding", "npy", BAD),
+    "arrays, some in quarantine": ("indices values", "npz", BAD),
 }
-"""The column of each kind of result, the format in which it is compared, and the paragraphs in quarantine."""
+"""The columns of each kind of result, the format of comparisons, and the paragraphs in quarantine."""
 TEXTS = {name: "\n\n".join(f"{name} {n} {'word ' * (n % 5)}" for n in range(17)) for name in ("a", "b")}
 PARAGRAPHS = 34
 
@@ -57,7 +59,7 @@ class Attempt:
     def __init__(self, run: Path, number: int, kind: str = "rows") -> None:
         [self.point], _ = read_points(run)
         self.run, self.number, self.kind, self.did = run, number, kind, 0
-        self.columns, self.bad = KINDS[kind][:1], KINDS[kind][2]
+        self.columns, self.bad = tuple(KINDS[kind][0].split()), KINDS[kind][2]
         self.home, self.out = Path(try_folder(run, self.point.point_id, number)), run / f"out-{number}"
         for folder in (self.home, self.out):
             folder.mkdir(parents=True)
@@ -86,7 +88,14 @@ class Attempt:
                     for call in self.narrowed(islice(iter(self.todo.next_call, None), calls)):
                         found: Any = [[len(text), len(text.split())] for text in call.paragraphs]
                         listed = tuple((n, one[1]) for n, one in enumerate(found))
-                        vectors = np.array(found, np.float32) if self.kind.startswith("vectors") else None
+                        vectors: Any = (
+                            np.array(found, np.float32) if self.kind.startswith("vectors") else None
+                        )
+                        if self.kind.startswith("arrays"):
+                            sparse = [
+                                (np.arange(words - 2), np.ones(words - 2) / size) for size, words in found
+                            ]
+                            vectors = Ragged.of(sparse)
                         result = Result(rows=listed, vectors=vectors, load=0)
                         done = batch(0, items=len(call.items)), WORK.rows(result, self.columns, call.items)
                         self.did += len(call.items)

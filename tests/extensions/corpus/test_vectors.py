@@ -6,6 +6,7 @@ import csv
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,25 @@ from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import claim, has_rows, part_files, read_winners
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.base import Ragged, Result
 from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, write_result
 
 WIDTH, SHARDS, WINDOW, CALL = 384, 3, 7, 3
+SPARSE = ("indices", "values")
 
 
 def embedded(texts: Sequence[str], dtype: str = "float32") -> Any:
     """Return a vector for each text, which follows from the text alone."""
     seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) for text in texts]
     return np.stack([np.random.default_rng(seed).standard_normal(WIDTH) for seed in seeds]).astype(dtype)
+
+
+def sparse(text: str) -> tuple[Any, Any]:
+    """Return the letters of a text and their shares; of a paragraph that says ``Two`` none."""
+    letters, counts = np.unique(
+        np.frombuffer(b"" if "Two" in text else text.encode(), "u1"), return_counts=True
+    )
+    return letters.astype(np.int64), counts / max(1, counts.sum())
 
 
 @pytest.fixture(params=["arrow", "npy"])
@@ -66,26 +76,32 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def tried(run: Path, index: int, *, dtype: str = "float32") -> Path:
+def tried(
+    run: Path, index: int, *, dtype: str = "float32", columns: tuple[str, ...] = ("embedding",)
+) -> Path:
     """Write the part of a shard window by window, each from calls in disorder; return the try's folder."""
     folder = Path(try_folder(run, f"shard-{index:05d}", 1))
     folder.mkdir(parents=True, exist_ok=True)
     output = RowsFile(folder)
-    output.open(("embedding",))
+    output.open(columns)
     paragraphs = list(read_shard(run, index))
     for first in range(0, len(paragraphs), WINDOW):
         places = paragraphs[first : first + WINDOW]
         order = np.random.default_rng(first).permutation(len(places)).tolist()
         calls = [order[at : at + CALL] for at in range(0, len(order), CALL)]
-        output.write([_row(places, call, first, dtype) for call in calls], first, places)
+        output.write([_row(places, call, first, dtype, columns) for call in calls], first, places)
     output.close((), failed=False)
     return folder
 
 
-def _row(places: Sequence[Paragraph], call: Sequence[int], first: int, dtype: str) -> tuple[Any, ...]:
+def _row(
+    places: Sequence[Paragraph], call: Sequence[int], first: int, dtype: str, columns: tuple[str, ...]
+) -> tuple[Any, ...]:
     """Return what a call of a workload with vectors gives."""
-    result = Result(vectors=embedded([places[at].text for at in call], dtype), load=0)
-    [row] = shard_work.WORK.rows(result, ("embedding",), [first + at for at in call])
+    texts = [places[at].text for at in call]
+    found: Any = Ragged.of(map(sparse, texts)) if columns == SPARSE else embedded(texts, dtype)
+    found = found.reshape(-1, 2, WIDTH // 2) if columns == ("pair",) else found
+    [row] = shard_work.WORK.rows(Result(vectors=found, load=0), columns, [first + at for at in call])
     return row
 
 
@@ -163,6 +179,48 @@ def test_parquet_has_each_vector_once_in_corpus_order(
     assert table["file"].to_pylist() == ["in/a.txt"] * 40 + ["in/b.jsonl"] * 40
     vectors = table["embedding"].combine_chunks().flatten().to_numpy().reshape(-1, WIDTH)
     assert np.array_equal(vectors, embedded([paragraph.text for paragraph in paragraphs], dtype))
+
+
+def test_arrays_of_any_length_are_merged_as_lists_and_end_to_end(
+    run: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paragraphs = finished(run, columns=SPARSE)
+    monkeypatch.undo()
+    folder = run / "results" / "shard-00002" / "try-1"
+    rows = from_json(Rows, (folder / MANIFEST_FILE).read_text(), where="manifest")
+    assert rows.types == ("int64[*]", "fp32[*]")
+    assert (folder / ROWS_FILE).readlink() == Path(f"part-00001.{'npz' if kind == 'npy' else kind}")
+    assert default_format(run) == "parquet"
+    merged = merge(run, tmp_path / "out.parquet", "parquet", "npz", with_text=True)
+    assert (merged.rows, merged.vectors, merged.places) == (80, "int64[*] fp32[*]", tmp_path / "out.rows.tsv")
+    table = parquet.read_table(tmp_path / "out.parquet")
+    with np.load(tmp_path / "out.npz") as file:
+        arrays = dict(file)
+    assert table["paragraph_text"].to_pylist() == [one.text.removesuffix("\n") for one in paragraphs]
+    assert table["document"].to_pylist() == [one.document for one in paragraphs]
+    ends = arrays["offsets"].tolist()
+    assert (len(ends), ends[0], len(arrays["values"])) == (81, 0, ends[-1])
+    for number, paragraph in enumerate(paragraphs):
+        for name, found in zip(SPARSE, sparse(paragraph.text), strict=True):
+            assert table[name][number].as_py() == found.astype(arrays[name].dtype).tolist()
+            assert arrays[name][ends[number] : ends[number + 1]].tolist() == table[name][number].as_py()
+    report = CorpusReport(standing=CorpusState(run), results=(), data={}, counts=(), notes=())
+    (block,) = result_blocks(report)
+    assert block.title == "80 arrays of int64[*] fp32[*]"
+    assert re.match(r"Length: [\d.]+ on average, 0 to \d+ \(of 80\)", block.before[0])
+    with pytest.raises(JobkitError, match=r"the results are arrays of int64\[\*\]") as caught:
+        merge(run, tmp_path / "out.npy", "npy")
+    assert "parquet or npz" in caught.value.hint
+
+
+@pytest.mark.usefixtures("kind")
+def test_arrays_of_one_shape_are_nested_lists(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    expected = embedded([one.text for one in finished(run, columns=("pair",))]).reshape(-1, 2, WIDTH // 2)
+    monkeypatch.undo()
+    assert merge(run, tmp_path / "out.parquet", "parquet", "npy").vectors == "fp32[2,192]"
+    assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
+    rows = parquet.read_table(tmp_path / "out.parquet")["pair"].to_pylist()
+    assert np.array_equal(np.array(rows, np.float32), expected)
 
 
 def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path) -> None:

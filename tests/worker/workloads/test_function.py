@@ -12,7 +12,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, Entity, Workload
+from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, Entity, Workload, vectors_of
 from jobkit.worker.workloads.function import file_ref, names_file
 
 TEXT = ["Ada met Bob.", "Nothing here."]
@@ -61,6 +61,34 @@ def test_a_wrong_answer_names_file_and_line(tmp_path: Path, answer: str, words: 
     source = f"COLUMNS = ['a', 'b']\ndef tag(paragraphs):\n    return {answer}\n"
     with pytest.raises(JobkitError, match=rf"\({tmp_path}/tagger\.py:2\): tag\(\) .*{words}"):
         opened(tmp_path, source).process(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("answer", "types"),
+    [
+        ("[zeros((3, 4)), zeros((0, 4), 'f4')]", "fp32[*,4]"),
+        ("[zeros(2, 'f2'), zeros(5, 'f2')]", "fp16[*]"),
+        ("[(arange(2), zeros(2)), (arange(0), zeros(0))]", "int64[*] fp32[*]"),
+        ("[{'a': arange(2), 'b': zeros((2, 3, 1))}] * 2, 9", "int64[*] fp32[*,3,1]"),
+        ("[(arange(2), zeros(1))] * 2", r"int64 \(2,\) and float64 \(1,\)|float32 \(1,\)"),
+        ("[arange(2), arange(2) / 2]", r"float32 \(2,\) for paragraph 1, .* before it int64 \(2,\)"),
+        ("[zeros(2), None]", r"object \(\) for paragraph 1, counted from 0"),
+        ("[zeros((2, 2)), zeros((2, 3))]", r"\(2, 3\) for paragraph 1, .* \(2, 2\)"),
+        ("[(zeros(1), zeros(1), zeros(1))] * 2", "returned 3 arrays for a paragraph, and COLUMNS has"),
+        ("[[[0.5, 1.5, 2.5]], []]", "a list has rows, and an array is one of numpy"),
+    ],
+)
+def test_arrays_of_any_length(tmp_path: Path, answer: str, types: str) -> None:
+    columns = ["a", "b"] if "(arange" in answer or "'b'" in answer or "[[" in answer else ["a"]
+    source = f"from numpy import arange, zeros\nCOLUMNS = {columns}\ndef tag(texts):\n    return {answer}\n"
+    workload = opened(tmp_path, source)
+    if "[*" in types:
+        result = workload.process(TEXT)
+        assert vectors_of(result, 2) == types
+        assert [len(some[-1]) for some in result.vectors.split()] in ([3, 0], [2, 5], [2, 0], [2, 2])
+    else:
+        with pytest.raises(JobkitError, match=types):
+            workload.process(TEXT)
 
 
 def test_rows_by_columns_and_entities(tmp_path: Path) -> None:

@@ -128,6 +128,14 @@ def test_a_budget_cuts_the_calls_of_a_workload_with_lengths(order: str, cap: int
     ]
 
 
+def test_the_arrays_of_the_batches_of_a_budget_are_in_order(tmp_path: Path) -> None:
+    source = "import numpy\ndef tag(texts):\n    return [numpy.arange(len(one)) for one in texts]\n"
+    (tmp_path / "own.py").write_text(f"{source}def lengths(texts):\n    return [len(one) for one in texts]\n")
+    workload = open_workload("./own.py:tag", str(tmp_path))
+    workload.load(None, "cpu", {"padded": 4, "order": "sorted", "paragraphs_per_call": 7}, 1)
+    assert workload.process(["ab", "abcd", "", "a"]).vectors.lengths.tolist() == [2, 4, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("answer", "lengths", "found"),
     [
