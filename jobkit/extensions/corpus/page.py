@@ -241,11 +241,8 @@ def result_blocks(report: CorpusReport) -> Iterator[Block]:
         if winners and (types := winners[0].vectors):
             norms = [*islice(chain.from_iterable(map(_norms, paths)), MOST_NORMS)]
             spread = f"{fmean(norms):.4g} on average, {min(norms):.4g} to {max(norms):.4g}"
-            title, figure = f"{number:,} arrays of {types}", "Length" if "*" in types else "Norm"
-            if noun(types) == "vector":
-                kind, _, width = types.rstrip("]").partition("[")
-                title = f"{number:,} vectors of {int(width):,} numbers, {kind}"
-            yield Block(title=title, before=(f"{figure}: {spread} (of {len(norms):,}).",))
+            figure = f"{'Length' if '*' in types else 'Norm'}: {spread} (of {len(norms):,})."
+            yield Block(title=f"{number:,} {noun(types)}s of {types}", before=(figure,))
         else:
             yield from _counted(chain.from_iterable(map(_rows, paths)), number)
     except (OSError, ValueError, ImportError, JobkitError) as error:  # they are gone, or there is no numpy

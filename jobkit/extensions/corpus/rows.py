@@ -133,6 +133,8 @@ def as_vectors(found: Any, paragraphs: int, columns: Sequence[str]) -> Array:  #
         if len(found.columns) != len(columns):
             what = f"the workload returned arrays of {type_of(found)}, and COLUMNS has {', '.join(columns)}"
             raise TryFailed(Outcome.BUG, what)
+        if found.lengths.min(initial=0) < 0 or {*map(len, found.columns)} != {found.lengths.sum()}:
+            raise TryFailed(Outcome.BUG, "the workload returned arrays without lengths of all paragraphs")
         for name, column in zip(columns, found.columns, strict=True):
             if not (whole := np.isfinite(column)).all():
                 raise JobkitError(f"column {name} has {column[~whole][0]}")

@@ -137,22 +137,22 @@ class Ragged:
 
         lengths, parts = list[int](), [empty] if empty else []
         for number, some in enumerate(arrays):
-            given = [np.asarray(one) for one in some or ()]
+            if some is None:
+                lengths.append(-1)
+                continue
+            given = [np.asarray(one) for one in some]
             large = [one.dtype.kind == "f" and one.itemsize > 4 for one in given]
             given = [one.astype("<f4") if wide else one for one, wide in zip(given, large, strict=True)]
-            sizes = {len(one) if one.ndim and one.dtype.kind in "fiu" else -2 for one in given} or {-1}
-            first = (*parts, given)[0]
-            if len(sizes) > 1 or -2 in sizes or (given and [*map(_kind, given)] != [*map(_kind, first)]):
-                now, was = (
-                    " and ".join(f"{one.dtype} {one.shape}" for one in each) for each in (given, first)
-                )
-                before = "" if now == was else f", and before it {was}"
-                what = f"arrays of {now} for paragraph {number}, counted from 0{before}"
-                raise ValueError(
-                    f"{what}; expected: numbers, a paragraph's of one length, all of the same type"
-                )
+            parts.append(given)
+            sizes = {len(one) if one.ndim and one.dtype.kind in "fiu" else -2 for one in given}
+            types = [[(one.dtype, one.shape[1:]) for one in each] for each in (given, parts[0])]
+            if len(sizes) != 1 or -2 in sizes or types[0] != types[1]:
+                names = [[f"{one.dtype} {one.shape}" for one in each] for each in (given, parts[0])]
+                now, was = map(" and ".join, names)
+                what = f"arrays of {now} for paragraph {number}, counted from 0"
+                what += f", and {was} for the first" if number else ""
+                raise ValueError(f"{what}; expected: numbers, a paragraph's of one length, all of one type")
             lengths += sizes
-            parts += [given] if given else []
         joined = (np.concatenate(column) for column in zip(*parts, strict=True))
         return cls(np.array(lengths, np.int64), tuple(joined))
 
@@ -167,10 +167,6 @@ class Ragged:
             None if size < 0 else tuple(column[end - size : end] for column in self.columns)
             for size, end in places
         ]
-
-
-def _kind(array: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of numpy
-    return array.dtype, array.shape[1:]
 
 
 def type_of(vectors: Any) -> str:  # noqa: ANN401 - an array of any framework

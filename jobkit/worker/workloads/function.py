@@ -385,8 +385,10 @@ class FunctionWorkload:
         if len(found) != count:
             given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
             _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
-        if is_array:
+        if is_array and getattr(found, "ndim", 2) > 1:
             return Result(load=load, vectors=found)
+        if is_array:  # a number for each paragraph
+            found = cast("Any", found).tolist()
         first = self._arrays(next((one for one in found if one is not None), None))
         if any(getattr(one, "ndim", 0) for one in first):
             if len(first) != len(self.COLUMNS):

@@ -139,7 +139,7 @@ def test_a_report_has_number_width_type_and_norm(run: Path) -> None:
     norms = [float(np.linalg.norm(embedded([one.text]))) for one in finished(run)]
     report = CorpusReport(standing=CorpusState(run), results=(), data={}, counts=(), notes=())
     (block,) = result_blocks(report)
-    assert block.title == f"{len(norms):,} vectors of 384 numbers, fp32"
+    assert block.title == f"{len(norms):,} vectors of fp32[384]"
     assert block.before[0].startswith(f"Norm: {np.mean(norms):.4g} on average, {min(norms):.4g} to ")
     Path(part_files(run, CorpusState(run).winners[1])[0][0]).unlink()
     assert next(result_blocks(report)).title == "The results cannot be read"
@@ -279,6 +279,13 @@ def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> Non
 def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, reason: str) -> None:
     with pytest.raises(TryFailed, match=reason):
         shard_work.WORK.rows(Result(vectors=found, load=0), ("embedding",), range(3))
+    wrong: list[tuple[Any, str]] = [
+        ([(np.zeros(2),), None], "without lengths of all"),
+        ([np.zeros((2, 2))] * 2, "COLUMNS has"),
+    ]
+    for arrays, why in wrong:
+        with pytest.raises(TryFailed, match=why):
+            shard_work.WORK.rows(Result(vectors=Ragged.of(arrays), load=0), ("embedding",), range(2))
     with pytest.raises(TryFailed, match="vectors are one column, and COLUMNS has a, b"):
         shard_work.WORK.rows(Result(vectors=np.zeros((3, 4)), load=0), ("a", "b"), range(3))
 

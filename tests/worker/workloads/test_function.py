@@ -39,6 +39,7 @@ def opened(folder: Path, source: str, **params: int | str) -> Any:
         ("(7, 90)", None, 7, 90),
         ("['POS', None]", ((0, "POS"),), None, BY_LENGTHS),
         ("([{'a': 1}, []], 3)", ((0, {"a": 1}),), None, 3),
+        ("__import__('numpy').array([0.5, 2])", ((0, 0.5), (1, 2.0)), None, BY_LENGTHS),
     ],
 )
 def test_what_it_may_return(tmp_path: Path, answer: str, rows: Any, tokens: int | None, load: int) -> None:
@@ -71,7 +72,8 @@ def test_a_wrong_answer_names_file_and_line(tmp_path: Path, answer: str, words: 
         ("[(arange(2), zeros(2)), (arange(0), zeros(0))]", "int64[*] fp32[*]"),
         ("[{'a': arange(2), 'b': zeros((2, 3, 1))}] * 2, 9", "int64[*] fp32[*,3,1]"),
         ("[(arange(2), zeros(1))] * 2", r"int64 \(2,\) and float64 \(1,\)|float32 \(1,\)"),
-        ("[arange(2), arange(2) / 2]", r"float32 \(2,\) for paragraph 1, .* before it int64 \(2,\)"),
+        ("[arange(2), arange(2) / 2]", r"float32 \(2,\) for paragraph 1, .* int64 \(2,\)"),
+        ("[(arange(2), arange(2)), ()]", "arrays of  for paragraph 1, counted from 0, and int64"),
         ("[zeros(2), None]", r"object \(\) for paragraph 1, counted from 0"),
         ("[zeros((2, 2)), zeros((2, 3))]", r"\(2, 3\) for paragraph 1, .* \(2, 2\)"),
         ("[(zeros(1), zeros(1), zeros(1))] * 2", "returned 3 arrays for a paragraph, and COLUMNS has"),
