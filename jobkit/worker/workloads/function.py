@@ -24,7 +24,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
@@ -305,7 +305,8 @@ def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob 
         return None
     default, hint = parameter.default, parameter.annotation
     with contextlib.suppress(Exception):  # an annotation may be any expression, and may fail
-        hint = typing.get_type_hints(owner).get(parameter.name)
+        alone = SimpleNamespace(__annotations__={parameter.name: hint})
+        hint = typing.get_type_hints(alone, inspect.unwrap(owner).__globals__)[parameter.name]
     values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
     words = tuple(values) if all(isinstance(value, str) for value in values) else ()
     if hint is bool or isinstance(default, bool):
