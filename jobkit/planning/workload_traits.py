@@ -30,7 +30,7 @@ from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
 from jobkit.worker.workloads.function import names_file
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
-ACTIVATION = "JOBKIT_ACTIVATION"
+ACTIVATION = "ACTIVATION_OF_JOBS"
 """The variable with the lines of `JobPython`: unlike the words of a command, no other user can read it."""
 ACTIVATED = ("bash", "-c", f'eval "${ACTIVATION}" >&2; unset {ACTIVATION}; exec python "$@"', "bash")
 
