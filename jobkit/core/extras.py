@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import re
@@ -40,11 +41,27 @@ def missing_extra(need: str, extra: str, module: str = "") -> JobkitError | None
 
 def install_line(extra: str) -> str:
     """Return the command that adds an extra to this Python: by pip, or by uv if it has no pip."""
-    python, (path, editable) = shell_quote(sys.executable), origin()
-    has_pip = importlib.util.find_spec("pip")
-    pip = f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
+    path, editable = origin()
     package = shell_quote(f"{path or 'jobkit'}[{extra}]")
-    return f"{pip} {'-e ' if editable else ''}{package}   ({EXTRAS[extra][1]})"
+    return f"{_install()} {'-e ' if editable else ''}{package}   ({EXTRAS[extra][1]})"
+
+
+def added(module: str) -> str:
+    """Return the command that adds a module to this Python, and changes no framework that is there."""
+    from importlib import metadata  # as below
+
+    kept = []
+    for name in ("torch", *(name for name, _ in EXTRAS.values())):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            kept.append(f"{name}=={metadata.version(name)}")
+    other = "   (refused? Name a Python of its own: environment.venv)" * bool(kept)
+    return f"{' '.join([_install(), module, *kept])}{other}"
+
+
+def _install() -> str:
+    python = shell_quote(sys.executable)
+    has_pip = importlib.util.find_spec("pip")
+    return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
 
 
 def origin() -> tuple[Path | None, bool]:

@@ -25,6 +25,7 @@ from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, Point
 from jobkit.core.units import format_walltime
+from jobkit.planning.workload_traits import JobPython
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.protocol import FOLLOW_BYTES, FOLLOW_S
 from jobkit.schedulers.registry import SCHEDULERS, brought_folders, by_name, runs_here
@@ -196,7 +197,12 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "claim": own.claim,
         "files": bool(point and point.files),
         "model_parts": model_parts,
-        "activation": activation(spec, site),
+        # to a command `python` is that of the worker
+        "activation": [
+            *['export PATH="${python%/*}:$PATH"'] * bool(spec.command and spec.environment.python is None),
+            *activation(spec.environment, site),
+        ]
+        or [":"],
         "package": EXTRAS[EXTRA_OF[point.workload]][0] if point and point.workload in EXTRA_OF else "",
         "variables": variables(spec, site, point),
         "python": spec.environment.python or sys.executable,
@@ -365,12 +371,8 @@ def _gate(spec: SweepSpec) -> list[str]:
     return words
 
 
-def activation(spec: SweepSpec, site: Site) -> list[str]:
-    environment = spec.environment
-    lines = []
-    if spec.command and environment.python is None:  # to a command `python` is that of the worker
-        lines.append('export PATH="${python%/*}:$PATH"')
-    lines += [*site.setup, *(f"module load {shlex.quote(module)}" for module in environment.modules)]
+def activation(environment: Environment, site: Site) -> list[str]:
+    lines = [*site.setup, *(f"module load {shlex.quote(module)}" for module in environment.modules)]
     if environment.conda:
         lines += ['eval "$(conda shell.bash hook)"', f"conda activate {shlex.quote(environment.conda)}"]
     if environment.venv:
@@ -378,7 +380,17 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     lines += environment.setup
     checked = [re.sub(r"^(module|ml) ", r"checked \g<0>", line) for line in lines]
     # Modules 5 ends with 1 if a sticky module stays, as the site wants it.
-    return [re.sub(r" purge$", r"\g<0> || [[ $why == *sticky* ]]", line) for line in checked] or [":"]
+    return [re.sub(r" purge$", r"\g<0> || [[ $why == *sticky* ]]", line) for line in checked]
+
+
+def job_python(environment: Environment, site: Site) -> JobPython:
+    """Return how the Python of the jobs starts on this machine, which runs no image."""
+    if environment.python is None:
+        return JobPython()
+    lines = [f"{line} || exit" for line in activation(environment, site)]
+    if environment.container:
+        lines = [f"echo {shlex.quote(f'it is in {environment.container}')} >&2", "exit 1"]
+    return JobPython("\n".join(['checked() { "$@"; }', *lines]), tuple(environment.variables.items()))
 
 
 def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ It submits nothing and writes only to the cache. Every error of a spec is report
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -14,6 +15,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from pydantic import ValidationError
 
 from jobkit.answers.loads import Lengths
 from jobkit.core import extensions
@@ -39,7 +42,7 @@ from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_count, format_setting, format_walltime
 from jobkit.planning import batch_sizes
-from jobkit.planning.job_script import find_template, render, render_find, render_follow
+from jobkit.planning.job_script import find_template, job_python, render, render_find, render_follow
 from jobkit.planning.points import Inputs, PointGroup, group_points, offered, plan
 from jobkit.planning.texts import (
     SAMPLE,
@@ -50,14 +53,14 @@ from jobkit.planning.texts import (
     text_lengths,
     text_on_disk,
 )
-from jobkit.planning.workload_traits import Traits, command_traits, traits
+from jobkit.planning.workload_traits import JobPython, Traits, command_traits, traits
 from jobkit.runs.after import resolved
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.fields import AutoNumber
 from jobkit.spec.site import Site, find_site, load_site, portable_name
-from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, load_spec, setting_overrides
+from jobkit.spec.sweep_spec import Axes, Environment, Resources, SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument, hide_override
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
@@ -267,12 +270,12 @@ def lengths_of(named: NamedSpec, say: Say, *, fast: bool = False, or_estimate: b
     return text_lengths(
         named.spec.workload_name,
         inputs.text,
-        inputs.model,
+        None if fast else inputs.model,
         cache=cache_dir(),
         say=say,
-        fast=fast,
         or_estimate=or_estimate,
         folder=inputs.workload_folder,
+        python=job_python(named.spec.environment, named.site),
     )
 
 
@@ -325,6 +328,9 @@ def read_named(
         "environment": spec.environment.of_folder(path.parent),
         **offered(spec, workload.knobs),
     }
+    if workload.unseen:
+        say(f"note: {spec.workload_name} is not imported here, only parsed: {workload.unseen}")
+        say("  whether it can be imported, and the lengths of the text, are known once a job runs")
     resources, variables = asked_by_shell(spec.resources, name)
     autos = {key: value for key, value in resources if isinstance(value, AutoNumber)}
     auto = {
@@ -426,6 +432,13 @@ class _Lookup:
                 drawn = {}  # a fault of the spec
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch, **drawn)
             self.text = _found(document, "text", find)
+        scheduler = data.get("scheduler", "auto")
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
+            chosen, self.why = choose_scheduler(scheduler)
+            if scheduler != "auto":
+                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
+            if site := _found(document, "site", partial(find_site, name, chosen)):
+                self.site, self.site_name = site[0], portable_name(site[1])
         workload = data.get("workload", "stanza-ner")
         if isinstance(workload, dict):
             self._look_up_command(document, workload)
@@ -448,18 +461,16 @@ class _Lookup:
 
             named = partial(with_prompt, title, self.model, prompt)
             self.model = _found(document, PROMPT, named)
-        scheduler = data.get("scheduler", "auto")
-        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
-            chosen, self.why = choose_scheduler(scheduler)
-            if scheduler != "auto":
-                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
-            if site := _found(document, "site", partial(find_site, name, chosen)):
-                self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
 
     def _look_up_workload(self, document: YamlDocument, workload: str) -> None:
-        self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
+        python = JobPython()
+        with contextlib.suppress(ValidationError):  # a fault of the spec, or no site
+            environment = Environment.model_validate(document.data.get("environment") or {})
+            python = job_python(environment, self.site) if self.site else python
+        look = partial(traits, workload, spec_folder(self.path), None, python)
+        self.traits = _found(document, "workload", look)
         if self.traits is None:
             return
         if names_file(workload):

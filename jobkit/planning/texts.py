@@ -16,7 +16,7 @@ from decimal import Decimal
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from jobkit.answers.loads import PUNCTUATION, Lengths, loads_of, once_each
 from jobkit.core import extensions
@@ -30,7 +30,7 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
-from jobkit.planning.workload_traits import Traits, run_in_child, traits
+from jobkit.planning.workload_traits import JobPython, Traits, run_in_child, traits
 from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, EXTRA_OF, SHIPPED, missing_framework
@@ -302,25 +302,25 @@ def text_lengths(
     *,
     cache: Path,
     say: Say,
-    fast: bool = False,
     or_estimate: bool = False,
     folder: str | None = None,
+    python: JobPython = JobPython(),  # noqa: B008 - it is immutable
 ) -> Lengths:
     """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
     A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
-    yet, or with ``fast``, they are estimated; with ``or_estimate`` also if a shipped workload cannot find
+    yet, or is not given, they are estimated; with ``or_estimate`` also if a shipped workload cannot find
     them. The cache keeps those that a shipped workload's model finds.
     """
-    known = traits(workload, folder)
+    known = traits(workload, folder, None, python)
     if not known.reports_lengths:
         return Lengths.unknown(len(paragraphs_of(text)))
-    if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
+    if known.needs_model and (model is None or model.fingerprint == NOT_BUILT):
         return estimated_lengths(paragraphs_of(text), known)
     if kept := cached_lengths(workload, text, model, cache):
         return kept
     try:
-        rows = _asked(workload, folder, text, model, say)
+        rows = _asked(workload, folder, text, model, say, python)
     except JobkitError as error:
         if not or_estimate or workload not in SHIPPED:
             raise
@@ -352,17 +352,18 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 
 
 def _asked(
-    workload: str, folder: str | None, text: TextRef, model: ModelRef | None, say: Say
+    workload: str, folder: str | None, text: TextRef, model: ModelRef | None, say: Say, python: JobPython
 ) -> list[list[int]]:
     """Return what the workload finds; a child process asks a framework or the user's code."""
     if workload in SHIPPED and model is None:
         return own.lengths(workload, None, paragraphs_of(text), None, say=say)
     if lacking := missing_framework(workload):
         raise lacking
-    asked = (workload, folder, asdict(text), asdict(model) if model else None)
-    rows: list[list[int]] = run_in_child(
-        "jobkit.planning.texts:find_lengths", *asked, say=say, what="finding the lengths of the text"
-    )
+    name, given, its = "jobkit.planning.texts:find_lengths", cast("object", asdict(text)), JobPython()
+    if python.activation and workload not in SHIPPED:  # that Python may lack what this module imports
+        name, given, its = f"{own.__name__}:lengths", paragraphs_of(text), python
+    asked = (name, workload, folder, given, asdict(model) if model else None)
+    rows: list[list[int]] = run_in_child(*asked, say=say, what="finding the lengths of the text", python=its)
     return rows
 
 

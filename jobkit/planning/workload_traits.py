@@ -2,8 +2,8 @@
 
 The jobkit process imports no torch and leaves user's code, large memory and the GPU to the child: so a point
 starts on a GPU that is as empty as it was. The child is ``python -m jobkit.planning.workload_traits
-MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and writes a JSON object a line to stdout: its
-messages, then its result or its error.
+MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and writes a JSON object a line to stdout: that
+it has begun, its messages, then its result or its error. The user's code runs in the Python of the jobs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,33 @@ from jobkit.core.terminal import Say
 from jobkit.worker import command_line
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
+from jobkit.worker.workloads.function import names_file
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
 
+ACTIVATION = "ACTIVATION_OF_JOBS"
+"""The variable with the lines of `JobPython`: unlike the words of a command, no other user can read it."""
+ACTIVATED = ("bash", "-c", f'eval "${ACTIVATION}" >&2; unset {ACTIVATION}; exec python "$@"', "bash")
 
-def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
+
+class JobPython(NamedTuple):
+    """What makes the Python of the jobs ready: shell lines, and variables; without lines it is this one."""
+
+    activation: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+class NotBegunError(JobkitError):
+    """The Python of the jobs, or its jobkit, is not to be had on this machine."""
+
+
+def run_in_child(
+    function: str,
+    *arguments: object,
+    say: Say,
+    what: str,
+    gpus: bool = False,
+    python: JobPython = JobPython(),  # noqa: B008 - it is immutable
+) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
 
     ``function``: ``module:name``; arguments and result are anything that JSON holds; it gets ``say``, too.
@@ -38,8 +61,10 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     ``gpus``: whether the child may use GPUs.
     """
     reply: dict[str, Any] = {}
-    argv = (sys.executable, "-P", "-m", "jobkit.planning.workload_traits", function)
+    start = ACTIVATED if python.activation else (sys.executable,)
+    argv = (*start, "-P", "-m", "jobkit.planning.workload_traits", function)
     env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else {"CUDA_VISIBLE_DEVICES": ""})
+    env |= dict(python.variables) | {ACTIVATION: python.activation}
     done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
     if "error" in reply:
         message, hint, exit_code = reply["error"]
@@ -50,6 +75,9 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     if not done.ok or "result" not in reply:
         how = f"was killed by signal {-done.status}" if done.status < 0 else f"ended with {done.status}"
         last = done.stderr.strip().rpartition("\n")[2]
+        if python.activation and "begun" not in reply:
+            hint = "jobkit doctor SPEC reports what the environment lacks"
+            raise NotBegunError(f"the Python of the jobs does not start here: {last or how}", hint=hint)
         raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=fix)
     return reply["result"]
 
@@ -72,6 +100,7 @@ def main() -> None:
     module, _, name = sys.argv[1].partition(":")
     arguments = json.load(sys.stdin)
     try:
+        send(begun=True)
         function = getattr(importlib.import_module(module), name)
         send(result=function(*arguments, say=lambda line: send(say=line)))
     except JobkitError as error:
@@ -102,6 +131,8 @@ class Traits(NamedTuple):
     says_padding: bool = True
     windows: Mapping[str, int] = {}  # as `WINDOW` of `jobkit.worker.workloads.base.Workload`
     budgets: Mapping[str, int] = {}  # as its `BUDGET`
+    # why the user's file was only parsed; then its lengths are not known. Empty if it was imported
+    unseen: str = ""
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -115,19 +146,39 @@ def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path])
 
 
 @functools.cache
-def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
-    """Return what jobkit must know of a workload; the user's is in ``folder``, or in the ``staged`` files."""
+def traits(
+    name: str,
+    folder: str | None = None,
+    staged: str | None = None,
+    python: JobPython = JobPython(),  # noqa: B008 - it is immutable
+) -> Traits:
+    """Return what jobkit must know of a workload; the user's is in ``folder``, or in the ``staged`` files.
+
+    A file whose ``python`` is not to be had here is only parsed.
+    """
+    unseen = ""
     if name in SHIPPED:
         fields = own.traits(name, None, say=print)
     else:
-        fields = run_in_child(
-            "jobkit.worker.workloads.own:traits",
-            name,
-            folder,
-            staged,
-            say=lambda _: None,
-            what=f"looking at workload {name!r}",
-        )
+        words, silent = ("jobkit.worker.workloads.own:traits", name, folder, staged), lambda _: None
+        what = f"looking at workload {name!r}"
+        try:
+            fields = run_in_child(*words, say=silent, what=what, python=python)
+        except NotBegunError as error:
+            if not names_file(name):
+                raise
+            unseen = error.message
+            fields = run_in_child(*words, True, say=silent, what=what)  # noqa: FBT003 - as JSON
     needs_model, reports_lengths, knobs, columns, unit, pads, says, windows, budgets = fields
-    own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
-    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says, windows, budgets)
+    return Traits(
+        needs_model=needs_model,
+        reports_lengths=reports_lengths and not unseen,
+        knobs=(*map(from_fields, knobs), *RUN_KNOBS),
+        columns=tuple(columns),
+        unit=unit,
+        pads=pads,
+        says_padding=says,
+        windows=windows,
+        budgets=budgets,
+        unseen=unseen,
+    )

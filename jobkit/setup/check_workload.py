@@ -17,9 +17,10 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
+from jobkit.planning.job_script import job_python
 from jobkit.planning.prepare import Options, read_named, spec_folder
 from jobkit.planning.texts import find_text, paragraphs_of, text_lengths
-from jobkit.planning.workload_traits import Traits, run_in_child, traits
+from jobkit.planning.workload_traits import JobPython, Traits, run_in_child, traits
 from jobkit.setup.findings import Finding, Status, fine, missing, unknown
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
 from jobkit.worker.measure import nvml
@@ -44,6 +45,7 @@ class Subject:
     device: str
     threads: int
     nan: str | None  # as in a spec
+    python: JobPython = JobPython()
 
 
 def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
@@ -54,6 +56,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
     nan: str | None = "quarantine"
+    python = JobPython()
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", "text_sample=null", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
@@ -62,6 +65,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         found, folder = named.spec.workload_name, spec_folder(Path(word))
         ref, chosen = named.inputs.text, named.inputs.model
         threads, nan = named.spec.threads or named.spec.resources.cpus, named.spec.nan
+        python = job_python(named.spec.environment, named.site)
     else:
         found, folder, threads, chosen = word, str(Path.cwd()), 1, None
         ref = find_text(text, base=Path(), cache=cache_dir())
@@ -75,11 +79,12 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         workload=found,
         folder=folder,
         text=ref,
-        traits=traits(found, None if found in SHIPPED else folder),
+        traits=traits(found, None if found in SHIPPED else folder, None, python),
         model=chosen,
         device=decided,
         threads=threads,
         nan=nan,
+        python=python,
     )
 
 
@@ -97,6 +102,7 @@ def try_out(subject: Subject, say: Say) -> Probe:
         say=say,
         what=f"trying workload {subject.workload!r}",
         gpus=subject.device == CUDA,
+        python=subject.python,
     )
     fields["by_size"] = [OutputDifference(**one) for one in fields["by_size"]]
     fields["again"] = OutputDifference(**fields["again"])
@@ -107,7 +113,7 @@ def try_out(subject: Subject, say: Say) -> Probe:
 def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
     """Return the largest load at each batch size by the workload's lengths; empty if it reports none."""
     named = (subject.workload, subject.text, subject.model)
-    lengths = text_lengths(*named, cache=cache_dir(), say=say, folder=subject.folder)
+    lengths = text_lengths(*named, cache=cache_dir(), say=say, folder=subject.folder, python=subject.python)
     return [Loads(lengths).own(size) for size in sizes]
 
 

@@ -26,7 +26,15 @@ from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
 from jobkit.planning import prepare
 from jobkit.planning.batch_sizes import decided, is_auto
-from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, fill, job_values, render_errand
+from jobkit.planning.job_script import (
+    COPIER,
+    PROGRAMS,
+    SCRATCH_MARGIN_BYTES,
+    fill,
+    job_python,
+    job_values,
+    render_errand,
+)
 from jobkit.planning.models import STAND_IN, TINY
 from jobkit.planning.points import plan, request
 from jobkit.planning.workload_traits import traits
@@ -229,7 +237,8 @@ def inputs_of(case: Case) -> Iterator[Path]:
 def needs_model(case: Case) -> bool:
     """Return whether the workload needs a model; ``False`` if it cannot be imported."""
     try:
-        return traits(case.importable, case.workload_folder).needs_model
+        python = job_python(case.spec.environment, case.site)
+        return traits(case.importable, case.workload_folder, None, python).needs_model
     except JobkitError:
         return False
 

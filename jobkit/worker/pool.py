@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -55,7 +56,7 @@ from jobkit.worker.mps import MpsDaemon, start_if_wanted
 from jobkit.worker.paragraphs import Call, Todo, split_sentences
 from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.steps import Kept, Worker
-from jobkit.worker.workloads.base import CHARACTERS, load_unit
+from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
 
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
@@ -65,6 +66,9 @@ MOST_MEMORY, LOOK_S = 0.9, 0.05
 
 Slurm kills the whole job if it is told to (``OverMemoryKill``), and then no call could be narrowed.
 """
+
+KEPT = "kept"
+"""A word of a worker of the user's code: a process above it kills what it leaves behind."""
 
 ITEMS = 200
 """Of the text, on which both ways are compared: sentences by punctuation, or paragraphs."""
@@ -124,6 +128,7 @@ class Pool:
         requested = int(os.environ.get(process.MEMORY_VARIABLE) or 0) if watched else 0
         self._most_bytes = MOST_MEMORY * requested or math.inf
         self._too_large: set[int] = set()
+        self._kept = state.task.point.workload not in SHIPPED and not state.forked
         self.starting: set[int] = set()  # those of them that have not loaded
         # the memory in use before they opened their GPUs, by UUID
         self.idle_bytes: Mapping[str, int | None] = {}
@@ -153,6 +158,7 @@ class Pool:
             self._connections[number] = ours
             if not self._forked:
                 words = ["jobkit.worker.pool", str(theirs.fileno()), str(here)]
+                words += [KEPT] * self._kept
                 self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
                     [sys.executable, "-m", *words],
                     stdin=subprocess.DEVNULL,
@@ -180,7 +186,9 @@ class Pool:
 
     @property
     def pids(self) -> dict[int, int]:
-        return {number: self._processes[number].pid for number in self}
+        """The processes that work: each the first child of what keeps it."""
+        trees = {number: process.process_tree(self._processes[number].pid) for number in self}
+        return {number: tree[: 1 + self._kept][-1] for number, tree in trees.items()}
 
     def ask(self, orders: Mapping[int, Order], within_s: float = math.inf) -> None:
         """Order a step of each worker; wait until all have ended, and until replaced workers have loaded."""
@@ -612,9 +620,10 @@ def _spread(count: int) -> Iterator[int]:
 
 
 def main() -> None:
-    descriptor, parent = map(int, sys.argv[1:])
+    descriptor, parent = map(int, sys.argv[1:3])
     if process.end_with(parent):
-        _serve(Connection(descriptor))
+        serve = partial(_serve, Connection(descriptor))
+        process.keep(serve, END_S) if KEPT in sys.argv else serve()
 
 
 if __name__ == "__main__":

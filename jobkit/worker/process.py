@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The variable of PyTorch's allocator: its name today, and in torch before 2.9."""
@@ -148,6 +149,24 @@ def fork(work: Callable[[], object]) -> Forked:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os._exit(status)
+
+
+def keep(work: Callable[[], object], kill_s: float) -> NoReturn:
+    """Do work in a child, and end as it does; kill what it leaves behind, such as the engine of an LLM.
+
+    ``kill_s``: as for `end_descendants`.
+    """
+    adopt_orphans()
+    here = os.getpid()
+    status: int | None = None
+    child = fork(lambda: end_with(here) and work())
+    while status is None:
+        pid, ended = os.wait()
+        status = os.waitstatus_to_exitcode(ended) if pid == child.pid else None
+    end_descendants(kill_s)
+    if status < 0:
+        kill([here], -status)
+    os._exit(status)
 
 
 def _stat(pid: int) -> list[str]:

@@ -190,7 +190,7 @@ ASKED_WRONGLY = r"own\.py:4\): lengths\(\) returned "
 
 @pytest.mark.slow
 def test_without_a_framework_they_are_found_at_once(tmp_path: Path, text: TextRef, said: list[str]) -> None:
-    found = text_lengths("count", text, None, cache=tmp_path, say=said.append, fast=True)
+    found = text_lengths("count", text, None, cache=tmp_path, say=said.append)
     assert found.paragraphs == tuple((len(one),) for one in paragraphs_of(text))
     assert (found.source, said) == (TOKENIZER, [])
     assert cached_lengths("count", text, None, tmp_path) is None
@@ -227,8 +227,8 @@ def test_with_a_model_they_are_found_once_and_an_estimate_is_near(
 def test_without_its_model_or_in_haste_they_are_estimated(
     tmp_path: Path, text: TextRef, tiny_model: ModelRef, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for model, fast in ((replace(tiny_model, fingerprint=NOT_BUILT), False), (tiny_model, True)):
-        found = text_lengths("stanza-ner", text, model, cache=tmp_path, say=said.append, fast=fast)
+    for model in (replace(tiny_model, fingerprint=NOT_BUILT), None):
+        found = text_lengths("stanza-ner", text, model, cache=tmp_path, say=said.append)
         assert found.source == PUNCTUATION
     assert ((tmp_path / "lengths").exists(), said) == (False, [])
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so: no such file')")

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from jobkit.answers.loads import NONE
 from jobkit.core.errors import JobkitError
+from jobkit.planning.prepare import Options, prepare
 from jobkit.planning.workload_traits import run_in_child, traits
 from jobkit.worker.workloads.base import ENTITY_COLUMNS
 from tests.support.builders import own_workload
@@ -110,3 +113,79 @@ def test_the_columns_of_the_rows_are_known_before_anything_runs(tmp_path: Path) 
     assert traits("stanza-ner").columns == ENTITY_COLUMNS
     name = own_workload(tmp_path, "COLUMNS = ('letters', 'words')", name="own_columns")
     assert traits(name, str(tmp_path)).columns == ("letters", "words")
+
+
+OWN = """
+import onlyhere
+from typing import Literal
+import torch.nn as nn
+
+COLUMNS = ["word", "start", "end"]
+LOAD_UNIT, PADS = "words", onlyhere.PADS
+LOAD_UNIT = "words"
+
+
+@onlyhere.traced
+def tag(paragraphs, model, weights: nn.Module = None, mode: Literal["fast", "exact"] = "fast", least=3):
+    raise NotImplementedError
+
+
+def lengths(paragraphs):
+    return [onlyhere.SIZE for one in paragraphs]
+"""
+
+
+def environment(folder: Path, *, has: str) -> Path:
+    """Make an environment whose Python is this one, with a module of its own; return its spec."""
+    (folder / "env" / "bin").mkdir(parents=True)
+    (folder / "only").mkdir()
+    (folder / "only" / f"{has}.py").write_text("PADS, SIZE, traced = True, 7, lambda function: function\n")
+    (folder / "env" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "env" / "bin" / "python").chmod(0o755)
+    paths = f"PATH='{folder}/env/bin':$PATH PYTHONPATH='{folder}/only'"
+    (folder / "env" / "bin" / "activate").write_text(f"echo ready\nexport {paths}\n")
+    (folder / "mine.py").write_text(OWN.replace("import torch.nn as nn", "nn = onlyhere"))
+    (folder / "spec.yaml").write_text(
+        "name: mine\nworkload: ./mine.py:tag\ntext: sample:20\nmodel: {path: .}\n"
+        "sweep: {batch_size: [4], mode: [fast, exact], least: [3]}\nresources: {gpus: 0}\n"
+        f"scheduler: local\nenvironment: {{venv: {folder}/env, modules: []}}\n"
+    )
+    return folder / "spec.yaml"
+
+
+@pytest.mark.slow
+def test_a_file_is_looked_at_by_the_python_of_the_jobs(tmp_path: Path) -> None:
+    spec = environment(tmp_path, has="onlyhere")
+    (tmp_path / "mine.py").write_text(
+        OWN.replace("import torch.nn as nn", "nn = onlyhere").replace("nn.Module", "'nn.Module'")
+    )
+    said: list[str] = []
+    found = prepare(spec, build=True, say=said.append)
+    assert (len({point.params["mode"] for point in found.points}), said) == (2, [])
+    assert found.lengths is not None
+    assert {length for row in found.lengths.paragraphs for length in row} == {7}
+
+
+@pytest.mark.slow
+def test_what_the_python_of_the_jobs_lacks_is_added_to_it_and_changes_no_framework(tmp_path: Path) -> None:
+    spec = environment(tmp_path, has="another")
+    with pytest.raises(JobkitError, match="No module named 'onlyhere'") as caught:
+        prepare(spec)
+    pip = f"{sys.executable} -m pip install onlyhere "
+    assert pip in str(caught.value)
+    assert f" stanza=={metadata.version('stanza')} " in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_file_whose_python_is_not_here_is_parsed(tmp_path: Path) -> None:
+    """No line of it runs: it would fail. Decorators, annotations and defaults may be anything."""
+    spec = environment(tmp_path, has="onlyhere")
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "env" / "bin" / "activate").write_text("echo 'no such node' >&2; false\n")
+    said: list[str] = []
+    found = prepare(spec, build=True, say=said.append)
+    assert {point.params["mode"] for point in found.points} == {"fast", "exact"}
+    assert (found.lengths and found.lengths.source, "no such node" in said[0]) == (NONE, True)
+    container = Options(overrides=("environment={container: mine.sif}",))
+    prepare(spec, container, say=said.append)
+    assert "it is in mine.sif" in said[2]

@@ -81,7 +81,7 @@ from jobkit.launch.resume import (
     run_lock,
     spec_of_run,
 )
-from jobkit.planning.job_script import little, render_resume
+from jobkit.planning.job_script import job_python, little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import NamedSpec, Options, Prepared, run_id, run_of, shared_by, warn_again
 from jobkit.planning.texts import is_sample_file
@@ -164,7 +164,8 @@ def apply(
     setting = find_permitted(out, request, build=how.preview is None)
     point = setting.point
     staged = str(Path(point.files[0].path).parent) if point.files else None
-    check_format(request.fmt, traits(point.workload, point.workload_folder, staged).columns)
+    python = job_python(setting.spec.environment, setting.site)
+    check_format(request.fmt, traits(point.workload, point.workload_folder, staged, python).columns)
     before = CorpusState(out).corpus if is_corpus_folder(out) and not unplanned else None
     if as_job:
         found = find_sources(request.paths)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.extras import missing_extra
+from jobkit.core.extras import added, missing_extra
 from jobkit.core.files import write_atomically
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BUDGET, FP16, FP32, RENAMED, RUN_KNOBS, Knob, Value, declared
@@ -433,4 +433,4 @@ def not_imported(name: str, folder: str | None, error: BaseException, hint: str)
     """Return the error of a workload whose import failed; without an absent module it has ``hint``."""
     message = f"workload {name!r} cannot be imported: {describe_error(error, folder)}"
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
-    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else hint)
+    return JobkitError(message, hint=added(absent) if absent else hint)

@@ -24,7 +24,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
@@ -157,12 +157,15 @@ class UserFile:
 _IMPORTED: dict[tuple[str, str], UserFile] = {}
 
 
-def import_file(workload: str, folder: str | None, staged: str | None = None) -> UserFile:
+def import_file(
+    workload: str, folder: str | None, staged: str | None = None, *, parsed: bool = False
+) -> UserFile:
     """Return the file, imported once a process.
 
     ``workload``, ``folder``: as for `source_path`. Python looks in the file's own folder for what it imports,
         after the installed packages.
     ``staged``: the folder with the copy that belongs to the run; by default the original is read.
+    ``parsed``: run none of its code: what is defined has no body, and what is no literal is missing.
     """
     path = source_path(workload, folder)
     home, base = os.path.split(path)
@@ -177,13 +180,42 @@ def import_file(workload: str, folder: str | None, staged: str | None = None) ->
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses look there
     try:
-        exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's code is to run
+        code, flags = (_outline(ast.parse(data)), annotations.compiler_flag) if parsed else (data, 0)
+        exec(compile(code, path, "exec", flags, dont_inherit=True), module.__dict__)  # noqa: S102 - the user's code is to run
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         del sys.modules[module.__name__]
         hint = f"{sys.executable} {shlex.quote(path)} shows the whole error"
         raise not_imported(workload, home, error, hint) from error
     _IMPORTED[path, sha256] = UserFile(module, path, sha256, _imports(data))
     return _IMPORTED[path, sha256]
+
+
+def _outline(tree: ast.Module | ast.ClassDef) -> Any:  # noqa: ANN401 - as it came
+    """Return code with the same names and signatures, and with no expression but literals."""
+    kept: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            node.bases, node.keywords, node.decorator_list = [], [], []
+            kept.append(_outline(node))
+        elif isinstance(node, ast.FunctionDef):
+            node.body, node.decorator_list = [ast.Pass()], []
+            for defaults in (node.args.defaults, node.args.kw_defaults):
+                defaults[:] = [one if _is_literal(one) else ast.Constant(None) for one in defaults]  # type: ignore[misc]  # of keywords some are None
+            kept.append(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            kept += [node] if _is_literal(node.value) else []
+        elif isinstance(node, ast.Import | ast.ImportFrom) and "typing" in ast.unparse(node).split():
+            kept.append(node)
+    tree.body = kept or [ast.Pass()]
+    return ast.fix_missing_locations(tree)
+
+
+def _is_literal(node: ast.expr | None) -> bool:
+    try:
+        ast.literal_eval(node or "None")
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _imports(data: bytes) -> tuple[str, ...]:
@@ -213,12 +245,14 @@ HINT = "jobkit help workloads, under 'A function', has what it may take and retu
 Function = Callable[..., Any]
 
 
-def class_in_file(workload: str, folder: str | None, staged: str | None = None) -> type[Workload]:
+def class_in_file(
+    workload: str, folder: str | None, staged: str | None = None, *, parsed: bool = False
+) -> type[Workload]:
     """Return the class that a spec names in a file, or the class that runs the function that it names.
 
-    ``workload``, ``folder``, ``staged``: as for `import_file`.
+    ``workload``, ``folder``, ``staged``, ``parsed``: as for `import_file`.
     """
-    file, name = import_file(workload, folder, staged), workload.rpartition(":")[2]
+    file, name = import_file(workload, folder, staged, parsed=parsed), workload.rpartition(":")[2]
     found = getattr(file.module, name, None)
     if isinstance(found, type):
         return cast("type[Workload]", found)
@@ -272,7 +306,8 @@ def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob 
         return None
     default, hint = parameter.default, parameter.annotation
     with contextlib.suppress(Exception):  # an annotation may be any expression, and may fail
-        hint = typing.get_type_hints(owner).get(parameter.name)
+        alone = SimpleNamespace(__annotations__={parameter.name: hint})
+        hint = typing.get_type_hints(alone, inspect.unwrap(owner).__globals__)[parameter.name]
     values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
     words = tuple(values) if all(isinstance(value, str) for value in values) else ()
     if hint is bool or isinstance(default, bool):

@@ -201,15 +201,22 @@ def open_workload(name: str, folder: str | None, staged: str | None = None) -> W
     return cast("Workload", opened)
 
 
-def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:
+def checked_class(
+    name: str, folder: str | None, staged: str | None = None, *, parsed: bool = False
+) -> type[Workload]:
     """Return the class that a spec's ``workload`` names, after checking its members.
 
     ``name``, ``folder``: as `jobkit.worker.workloads.base.workload_class` takes them; or a file and a
         function of it.
     ``staged``: the folder with the files of the run, from which a file is read.
+    ``parsed``: as for `jobkit.worker.workloads.function.import_file`.
     """
     in_file = names_file(name)
-    workload = function.class_in_file(name, folder, staged) if in_file else workload_class(name, folder)
+    workload = (
+        function.class_in_file(name, folder, staged, parsed=parsed)
+        if in_file
+        else workload_class(name, folder)
+    )
     if not isinstance(workload, type):
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
     methods = ("load", "items_per_call", "process", "effective", "versions")
@@ -242,12 +249,17 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 
 def traits(
-    name: str, folder: str | None, staged: str | None = None, *, say: Say
+    name: str,
+    folder: str | None,
+    staged: str | None = None,
+    parsed: bool = False,  # noqa: FBT001, FBT002 - JSON names no argument
+    *,
+    say: Say,
 ) -> tuple[
     bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int], Mapping[str, int]
 ]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
-    workload = checked_class(name, folder, staged)
+    workload = checked_class(name, folder, staged, parsed=parsed)
     knobs = [asdict(knob) for knob in knobs_of(workload)]
     has_lengths = callable(getattr(workload, "lengths", None))
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,43 @@ def test_several_paragraphs_are_found_wherever_they_are(tmp_path: Path) -> None:
     for one, message in zip(bad, said, strict=True):
         assert message in one["message"]
     assert [row["paragraph"] for row in read_rows(out)] == [n for n in range(40) if n not in poison]
+
+
+ENGINE = """
+import os, signal, subprocess, sys
+
+COLUMNS = ["length"]
+
+
+def load():  # as vLLM's engine, it hears nothing of the end of the process that uses it
+    engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(os.environ["TOLD"], "a") as stream:
+        stream.write(f"{engine.pid} {os.getpgid(engine.pid) == os.getpgid(0) == int(os.environ['GROUP'])}\\n")
+
+
+def tag(paragraphs):
+    if any(one.startswith("killed") for one in paragraphs):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [len(one) for one in paragraphs]
+"""
+
+
+@pytest.mark.slow
+def test_the_engine_of_a_killed_worker_is_in_its_group_and_does_not_live_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "told"
+    monkeypatch.setenv("TOLD", str(told))
+    monkeypatch.setenv("GROUP", str(os.getpgid(0)))
+    (tmp_path / "engine.py").write_text(ENGINE)
+    of = replace(POISON, workload="./engine.py:tag", workload_folder=str(tmp_path), params={"batch_size": 4})
+    found, out = apart(tmp_path / "run", of, texts({6: "killed"}, 8))
+    assert found.outcome is Outcome.OK, found.message
+    assert [(one["paragraph"], one["outcome"]) for one in quarantine(out)] == [(6, "lost")]
+    engines = [line.split() for line in told.read_text().splitlines()]
+    assert len(engines) > 1, "another worker began"
+    assert {group for _, group in engines} == {"True"}
+    assert not [pid for pid, _ in engines if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.mark.slow

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +55,60 @@ def test_a_pipeline_of_spacy_is_counted_without_padding(tmp_path: Path, kept_cac
     assert whole.entities == cut.entities
     assert own.traits("mine.py:tag", folder, say=print)[4:6] == ("tokens", False)
     assert cut.load <= BUDGET
+
+
+GLINER = """
+import sys
+
+from gliner import GLiNER, GLiNERConfig
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from jobkit.planning.sample import sample_text
+
+out = sys.argv[1]
+special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+words = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special)
+words.train_from_iterator([sample_text(50)], trainer)
+ends = [("[CLS]", 2), ("[SEP]", 3)]
+words.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+names = dict(zip(["pad_token", "unk_token", "cls_token", "sep_token"], special))
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **names)
+tokenizer.save_pretrained(out + "/encoder")
+sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(out + "/encoder")
+config = GLiNERConfig(model_name=out + "/encoder", hidden_size=32, max_len=384, max_width=4, name="random")
+GLiNER.from_config(config).save_pretrained(out + "/model")
+"""
+
+
+@pytest.mark.installs
+@pytest.mark.long
+def test_gliner_tags_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """The packages of this Python are there too; pip adds GLiNER, and an older transformers."""
+    example("gliner", tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "ner"], check=True)
+    [site] = (tmp_path / "ner").glob("lib/python*/site-packages")
+    (site / "here.pth").write_text("\n".join(one for one in sys.path if one) + "\n")
+    python = str(tmp_path / "ner" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, "gliner"], check=True, timeout=500)
+    subprocess.run([python, "-c", GLINER, str(tmp_path)], check=True, timeout=300)
+    (tmp_path / "spec.yaml").write_text(
+        f"name: ner\nworkload: ./mine.py:tag\ntext: sample:12\nmodel: {{path: {tmp_path}/model}}\n"
+        "sweep: {batch_size: [3, 6]}\nrepeats: 1\nscheduler: local\n"
+        f"resources: {{gpus: 0, memory: 4GiB, walltime: 10m}}\nenvironment: {{venv: {tmp_path}/ner}}\n"
+    )
+    sweep = [sys.executable, "-m", "jobkit", "sweep", "spec.yaml"]
+    done = subprocess.run(sweep, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "padded words" in next(tmp_path.glob("runs/*/lengths.json")).read_text()
+    written = [one.read_text() for one in sorted(tmp_path.glob("runs/*/results/*/try-1/entities.tsv"))]
+    assert written[0] == written[1]
+    rows = [*csv.DictReader(io.StringIO(written[0], newline=""), dialect="excel-tab")]
+    paragraphs = split_paragraphs(sample_text(12))
+    assert rows
+    for row in rows:
+        assert paragraphs[int(row["paragraph"])][int(row["start"]) : int(row["end"])] == row["text"]
