@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from jobkit.answers.loads import Lengths
 from jobkit.core import extensions
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
@@ -466,7 +464,7 @@ class _Lookup:
 
     def _look_up_workload(self, document: YamlDocument, workload: str) -> None:
         python = JobPython()
-        with contextlib.suppress(ValidationError):  # a fault of the spec, or no site
+        with contextlib.suppress(ValueError):  # a fault of the spec, or no site
             environment = Environment.model_validate(document.data.get("environment") or {})
             python = job_python(environment, self.site) if self.site else python
         look = partial(traits, workload, spec_folder(self.path), None, python)
