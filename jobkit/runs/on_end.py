@@ -150,7 +150,8 @@ def _run(argv: list[str], text: str) -> str | None:
     done = shell.run(argv, text=text, timeout_s=DEADLINE_S)
     if done.status < 0 or done.status == shell.NO_ANSWER:
         return None
-    return f"it ended with status {done.status}" if done.status else ""
+    why = f"there is no program {argv[0]}" if done.status == 127 else f"it ended with status {done.status}"
+    return why if done.status else ""
 
 
 def _body(form: str, text: object) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
+from math import fsum
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -274,10 +275,11 @@ def standing_of(
 
 @keyed
 class Pace:
-    setting: str  # points of one setting take equally long
+    setting: str  # points of one setting take as long as their texts are
     state: str  # ``done``, ``running``, ``waiting``; any other counts for nothing
     elapsed_s: float | None = None  # how long it took, staging and environment included, or has been running
     left_s: float | None = None  # what it has to go by its own batches
+    work: float = 1.0  # the size of its text, which differs between shards
 
     def is_late(self, whole_s: float | None) -> bool:
         """Return whether it has run for much longer than such points take, and reports nothing."""
@@ -325,15 +327,16 @@ def overdue(points: Sequence[Pace]) -> list[int]:
 
 
 def _expected(points: Sequence[Pace]) -> list[float | None]:
-    """Return how long each point takes: the mean of its setting, else of all; ``None`` if unknown."""
-    spans: dict[str | None, list[float]] = {}
+    """Return how long each point takes by the mean of its setting, else of all; ``None`` if unknown."""
+    spans: dict[str | None, list[tuple[float, float]]] = {}
     for point in points:
         left_s = 0.0 if point.state == PointStanding.DONE else point.left_s
         if point.elapsed_s is not None and left_s is not None:
             for name in (point.setting, None):  # ``None`` stands for every setting
-                spans.setdefault(name, []).append(point.elapsed_s + left_s)
-    means = {name: fmean(seconds) for name, seconds in spans.items()}
-    return [means.get(point.setting, means.get(None)) for point in points]
+                spans.setdefault(name, []).append((point.elapsed_s + left_s, point.work))
+    paces = {name: fsum(s for s, _ in some) / fsum(work for _, work in some) for name, some in spans.items()}
+    known = (paces.get(point.setting, paces.get(None)) for point in points)
+    return [None if pace is None else pace * point.work for pace, point in zip(known, points, strict=True)]
 
 
 @keyed
@@ -430,6 +433,7 @@ class PointStatus(PointResult):
             state=str(self.standing) if measured or not done else "",
             elapsed_s=None if self.suspended else elapsed_s,
             left_s=None if self.suspended else left_s,
+            work=(self.point.text.size_bytes or 1) / self.point.every,
         )
 
 

@@ -58,6 +58,8 @@ ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
         # On this machine there is a moment between two points in which none runs.
         ([DONE_A, WAITING_A], 1, 10.0),
         ([DONE_A, WAITING_A, RUNNING_A], 1, 16.0),
+        # A shard of which nothing is home takes as long as its text is: the first one is small.
+        ([DONE_A, replace(RUNNING_A, work=20.0)], 0, 196.0),
         # Nothing is to come, or something is not known.
         ([DONE_A], 0, None),
         ([DONE_A, WAITING_A], 0, None),
