@@ -126,7 +126,7 @@ def answer(advice: Advice, *, joined: bool = False) -> list[Block]:
 
 
 def _time(advice: Advice) -> list[str]:
-    """Return how long the corpus takes; of a number of paragraphs also how long they are taken to be."""
+    """Return how long the corpus takes, and how long its paragraphs are, or are taken to be."""
     time, interval = advice.time, "one repeat has no interval"
     if time.unknown:
         interval = f"spread unknown, n={time.repeats}"
@@ -136,9 +136,15 @@ def _time(advice: Advice) -> list[str]:
     lines = [f"Time for {_corpus(advice.corpus)}: {took}."]
     alike = (one.summary for one in advice.records if one.params == advice.recommended.params)
     sums = next(filter(None, alike), None)
-    if advice.named and not advice.named.name and sums and sums.items and sums.characters:
-        mean = f"{sums.characters / sums.items:,.0f} characters on average"
-        lines.append(f"  Of paragraphs of {mean}, as measured; of a FILE its own lengths count.")
+    if (named := advice.named) and sums and sums.items and sums.characters:
+        mean = sums.characters / sums.items
+        own = (named.characters or 0) / max(1, named.paragraphs) if named.name else 0.0
+        if not named.name:
+            words = f"{mean:,.0f} characters on average"
+            lines.append(f"  Of paragraphs of {words}, as measured; of a FILE its own lengths count.")
+        elif own and not 2 / 3 < own / mean < 3 / 2:
+            words = f"{own:,.0f} characters on average, those measured {mean:,.0f}"
+            lines.append(f"  Its paragraphs have {words}: the interval does not cover that.")
     return lines
 
 

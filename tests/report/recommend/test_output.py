@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from jobkit.answers.gpus import GpuKind
+from jobkit.answers.speed import CorpusVolume
 from jobkit.commands.results import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
@@ -37,6 +38,13 @@ def text(of: RunData | None = None, **wishes: Any) -> str:
 
 def found(of: RunData | None = None, **wishes: Any) -> Advice:
     return recommend(of or material(records()), **({"gpus": ()} | wishes))
+
+
+def test_paragraphs_of_another_length_are_named_beside_those_measured() -> None:
+    alike, short = (CorpusVolume(name="b.txt", paragraphs=10, characters=10 * size) for size in (150, 49))
+    said = "49 characters on average, those measured 193: the interval does not cover that"
+    assert [said in " ".join(text(corpus=one).split()) for one in (short, alike)] == [True, False]
+    assert "Of paragraphs of 193 characters on average" in text(corpus=CorpusVolume(paragraphs=10))
 
 
 def words() -> list[str]:
