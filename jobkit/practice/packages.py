@@ -99,7 +99,7 @@ def apt_install(packages: list[str]) -> None:
     if root and not shutil.which("sudo"):
         raise JobkitError(
             f"only root installs packages, and there is no sudo: {' '.join(packages)}",
-            hint="as root, type the same command: it also keeps the daemons of the packages from starting",
+            hint="as root, type this command again: it also keeps the daemons of the packages from starting",
         )
     done = run((*root, "sh", "-c", script), timeout_s=900.0)
-    check(done, "the packages cannot be installed", hint="as root, type the same command")
+    check(done, "the packages cannot be installed", hint="as root, type this command again")

@@ -94,7 +94,7 @@ def make(folder: Path, scheduler: str) -> Place:
     return place
 
 
-def begin_anew(place: Place) -> None:
+def start_over(place: Place) -> None:
     """Remove what an interrupted start left of a configuration."""
     for path in place.folder.iterdir():
         if path.name not in {STATE_FILE, *FOLDERS}:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.shell import check
 from jobkit.practice.daemons import Daemon, wait_for
 from jobkit.practice.packages import GRID_ENGINE, search_path
-from jobkit.practice.place import Place, begin_anew, user
+from jobkit.practice.place import Place, start_over, user
 
 PROGRAMS = Path(GRID_ENGINE)
 SHARED = Path("/usr/share/gridengine")
@@ -85,7 +85,7 @@ def prepare(place: Place) -> None:
     bootstrap = cell / "common" / "bootstrap"
     if bootstrap.exists():
         return
-    begin_anew(place)
+    start_over(place)
     for name in ("qmaster/job_scripts", "execd"):
         (spool / name).mkdir(parents=True, exist_ok=True)
     (cell / "common").mkdir(parents=True, exist_ok=True)

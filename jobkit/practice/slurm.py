@@ -13,7 +13,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.shell import check
 from jobkit.practice.daemons import Daemon, wait_for
 from jobkit.practice.packages import search_path
-from jobkit.practice.place import Place, begin_anew, user
+from jobkit.practice.place import Place, start_over, user
 
 NODES = "n1", "n2"
 GPUS, CPUS, MEMORY_MB = 2, 8, 8000  # of each node; the nodes share this machine
@@ -92,7 +92,7 @@ def prepare(place: Place) -> None:
         return
     if SQL.parent.is_dir() and not SQL.exists():
         raise JobkitError(f"{SQL} is missing", hint="sudo apt-get install --reinstall mariadb-server")
-    begin_anew(place)
+    start_over(place)
     for name in ("state", "db/data", "dev", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "db").chmod(0o700)

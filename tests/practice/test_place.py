@@ -91,7 +91,7 @@ def test_packages_are_installed_and_start_no_service(tmp_path: Path, monkeypatch
     (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 100\n")
     with pytest.raises(JobkitError, match="cannot be installed") as refused:
         packages.install("sge")
-    assert "as root, type the same command" in refused.value.hint
+    assert "as root, type this command again" in refused.value.hint
     assert not policy.exists()
 
 

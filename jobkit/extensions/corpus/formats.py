@@ -168,7 +168,7 @@ ROW_FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[bytes], Columns], None]] 
 DEFAULT_FORMAT = next(iter(ROW_FORMATS))
 
 
-# -- vectors: groups of arrays, read anew by each call, and their keys in the same order
+# -- vectors: groups of arrays, read again by each call, and their keys in the same order
 
 Groups = Callable[[], Iterable[Sequence[Array]]]
 
