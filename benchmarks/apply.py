@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from benchmarks.submission import peer
 from benchmarks.timing import JOBKIT, once
 from jobkit.core.paragraphs import split_paragraphs

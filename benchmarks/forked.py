@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks import raw
 from benchmarks.overhead import interval
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from benchmarks.timing import JOBKIT, once
 
 TITLE = "The overhead of a point: jobkit, hyperfine, pyperf, ReFrame"

@@ -21,7 +21,7 @@ from statistics import NormalDist, median
 from typing import TextIO
 
 from benchmarks import raw
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from jobkit.core import json_codec
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir

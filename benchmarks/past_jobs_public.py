@@ -31,7 +31,6 @@ from jobkit.schedulers.protocol import PastJob, without_impossible
 from jobkit.schedulers.slurm_past import read
 
 MOST_KILLED, HOUR_S = 0.01, 3600.0
-RECORD = Path(__file__).parent / "records" / "past-jobs" / "public.json"
 
 
 @dataclass(frozen=True)
@@ -254,26 +253,6 @@ def chosen(found: dict[str, dict[str, Outcome]], asked: dict[str, Outcome]) -> l
             saved = 1 - result.gib_hours / before.gib_hours
             rows.append({"judged": judged, "rule": best, "killed": result.killed, "saved": saved})
     return rows
-
-
-HEADS = ("request", "killed for memory", "GiB-hours", "killed by walltime", "CPU-hours")
-
-
-def rows() -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table in docs/measurements.md."""
-    found: dict[str, dict[str, float]] = json.loads(RECORD.read_text(encoding="utf-8"))["rules"]
-    asked = found["as asked"]
-    for name, each in found.items():
-        share = 100 * (each["gib_hours"] / asked["gib_hours"] - 1)
-        killed = (100 * each[key] / each["tasks"] for key in ("killed_by_memory", "killed_by_walltime"))
-        memory, walltime = (f"{share:.2f} %" for share in killed)
-        yield (
-            name,
-            memory,
-            f"{each['gib_hours']:,.0f} ({share:+.0f} %)",
-            walltime,
-            f"{each['cpu_hours']:,.0f}",
-        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from statistics import median
 
 from benchmarks.controller import account, start
 from benchmarks.peers.with_submitit import write_results
-from benchmarks.row import Row, below
+from benchmarks.raw import Row, below
 from benchmarks.runs import read_points, record, write_run
 from benchmarks.submission import POINTS, peer
 from benchmarks.timing import JOBKIT, Timing, middle, once

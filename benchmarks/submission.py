@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.controller import ANSWER_S, MAX_ARRAY_SIZE, Controller, start
-from benchmarks.row import Row, below
+from benchmarks.raw import Row, below
 from benchmarks.runs import write_spec
 from benchmarks.timing import JOBKIT, Timing, once
 
