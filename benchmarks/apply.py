@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.raw import Row
-from benchmarks.submission import peer
 from benchmarks.timing import JOBKIT, once
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning.sample import sample_text
@@ -49,7 +48,7 @@ def measure(folder: Path) -> list[Row]:
         times["jobkit"].append(once(apply(folder, f"calm-{turn}"), cwd=folder).wall_s)
         trove = folder / f"trove-{turn}"
         link_corpus(folder, trove)
-        times["datatrove"].append(once(peer("with_datatrove", "run", trove, FILES, 1)).wall_s)
+        times["datatrove"].append(once(datatrove(trove, FILES)).wall_s)
     middle = {name: median(values) for name, values in times.items()}
     raw: dict[str, object] = {"seconds": times, "shards": FILES, "paragraphs": expected.total()}
     return [
@@ -101,6 +100,11 @@ def apply(folder: Path, out: str) -> list[str]:
     """Return the command that works through the corpus here."""
     argv = ["apply", "spec.yaml", "--corpus", str(folder / "corpus"), "--out", out, "--shards", str(FILES)]
     return [*JOBKIT, *argv]
+
+
+def datatrove(folder: Path, tasks: int) -> list[str]:
+    """Return the command that works through the corpus of a folder with datatrove."""
+    return [sys.executable, "-m", "benchmarks.with_datatrove", str(folder), str(tasks), "1"]
 
 
 def kill_halfway(argv: Sequence[str], folder: Path, outputs: str, cwd: Path | None = None) -> None:
@@ -178,11 +182,11 @@ def killed_datatrove(folder: Path, expected: Counter[Key]) -> list[Row]:
     for tasks, what in ((FILES, "with as many tasks"), (FILES // 2, "with half as many tasks")):
         place = folder / f"trove-{tasks}-tasks"
         link_corpus(folder, place)
-        argv = peer("with_datatrove", "run", place, FILES, 1)
+        argv = datatrove(place, FILES)
         kill_halfway(argv, place, "trove/*")
         if not rows:
             rows.append(_left(place))
-        again = peer("with_datatrove", "run", place, tasks, 1)
+        again = datatrove(place, tasks)
         subprocess.run(again, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
         found = Counter(key for path in (place / "trove").iterdir() for key in keys(path))
         rows.append(_after(f"datatrove, run again {what}", found, expected))
