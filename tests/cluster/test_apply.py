@@ -355,10 +355,10 @@ class Impatient(soak_apply.Soak):
 def soaked(scheduler: str, home: Path) -> None:
     """Soak a corpus of some shards; a failure has the seed, and SOAK_SEED gives it."""
     seed = int(os.environ.get("SOAK_SEED", random.SystemRandom().randrange(1000)))
-    report = soak_apply.Report(scheduler, SHARDS, seed)
+    report = soak_apply.Report(scheduler, seed, shards=SHARDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(soak_apply, "Soak", Impatient)
-        soak_apply.soak(report, home, nodes=True)
+        soak_apply.soak_corpus(report, home, nodes=True)
     assert report.byte_equal, report
     assert (report.lost, report.doubled) == (0, 0), report
     assert sum(report.kills.values()) >= 1, report
