@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import measurements, raw
 from benchmarks.archives import RECORDS
 
-NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", "corpus", "apply")
-"""The parts of `make bench`; `harness` needs hyperfine, a package of Debian."""
+NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", "corpus", "apply", "harness")
+"""The parts of `make bench`."""
 
 
 def main() -> None:

@@ -33,7 +33,6 @@ CASES, SEED = 2_000, 26
 WORK_S, START_S, NODES_SD, SLOWED = 60.0, 15.0, 0.05, 0.15
 """The work and the start of a job, how far nodes are apart, and the share of runs that a neighbour slows."""
 SHARDS = 10
-ENOUGH = 0.93
 AUTO = Repeats()
 REPEATS = {"3": 3, "5": 5, "10": 10, "auto": AUTO.most}
 
