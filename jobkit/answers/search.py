@@ -23,8 +23,8 @@ from jobkit.core.knobs import CUDA, SIZES, size_knob
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.runs import search_loop, trials
+from jobkit.runs.conditions import memory_condition
 from jobkit.runs.journal import Role, read_accounts
-from jobkit.runs.request import memory_condition
 from jobkit.runs.results import batches_of, read_run
 from jobkit.runs.status import PointResult
 from jobkit.runs.trials import SearchGoal, Trial

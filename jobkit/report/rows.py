@@ -31,18 +31,17 @@ from jobkit.core.knobs import AUTO, CPU, CUDA, FP32, ON, PRECISIONS, REPORTED, S
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.runs.driver_lock import is_held, last_driver
-from jobkit.runs.journal import SEARCHES, read_accounts
-from jobkit.runs.results import (
+from jobkit.runs.agreement import (
     NOT_COMPARED,
     Agreement,
     agreements,
     changing_knobs,
     changing_words,
-    each_point,
-    runs_below,
     sweeps_precision,
 )
+from jobkit.runs.driver_lock import is_held, last_driver
+from jobkit.runs.journal import SEARCHES, read_accounts
+from jobkit.runs.results import each_point, runs_below
 from jobkit.runs.status import PointResult, kind_of
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try

@@ -8,7 +8,8 @@ import pytest
 from jobkit.core.knobs import FP32
 from jobkit.core.layout import ENTITIES_FILE
 from jobkit.core.records import Outcome
-from jobkit.runs.results import Agreement, agreements, read_run
+from jobkit.runs.agreement import Agreement, agreements
+from jobkit.runs.results import read_run
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import of_precision as of
 from tests.support.builders import record, try_folder, write_record

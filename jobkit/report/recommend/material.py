@@ -20,17 +20,10 @@ from jobkit.core.terminal import printable, shell_path, shell_quote
 from jobkit.core.units import format_list
 from jobkit.report.rows import Row, row_of_point, trials_of
 from jobkit.report.tables import no_search_for_cycles
+from jobkit.runs.agreement import Agreement, Counts, agreements, changing_knobs
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
-from jobkit.runs.results import (
-    Agreement,
-    Counts,
-    Run,
-    agreements,
-    batches_of,
-    changing_knobs,
-    read_run,
-)
+from jobkit.runs.results import Run, batches_of, read_run
 from jobkit.runs.status import PointResult
 from jobkit.runs.trials import Trial, describe_trials
 from jobkit.runs.tries import task_s, timed
