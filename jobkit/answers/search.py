@@ -58,7 +58,7 @@ def _settled(run_dir: Path, results: Sequence[PointResult]) -> list[Trial]:
         if result is None or result.outcome is None:
             settled.append(trial)
             continue
-        left, record, outcome = result.chosen and result.chosen.exit, result.record, result.outcome
+        left, record, outcome = result.verdict.exit, result.record, result.outcome
         killed = not record and bool(left and left.status == KILLED and not left.signal)
         size_bytes = measured_bytes(record)
         settled.append(replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed))

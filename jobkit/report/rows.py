@@ -82,7 +82,7 @@ class Row:
     @cached_property
     def tried(self) -> Try:
         """The try that counts, begun or not."""
-        return self.result.counts
+        return self.result.verdict
 
     @cached_property
     def outcome(self) -> Outcome | None:
@@ -339,7 +339,7 @@ def _read_run(path: Path) -> Sources:
         rows.append(row_of_point(str(path), result))
         if result.by_hand:
             numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
-            (alone if result.counts.by_hand else also).append(f"{point.point_id} (try {numbers})")
+            (alone if result.verdict.by_hand else also).append(f"{point.point_id} (try {numbers})")
     found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
     tried = describe_trials(settled)
     changing = changing_words(changing_knobs(row.result for row in rows))

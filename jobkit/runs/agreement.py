@@ -134,10 +134,10 @@ def _without_precision(point: PointResult) -> OtherKnobs:
 
 def _entities(point: PointResult) -> Rows | None:
     """Return the entities of the try that counts; ``None`` if they cannot be read."""
-    if point.chosen is None:
+    if not point.verdict.folder:
         return None
     try:
-        text = read_text(Path(point.chosen.folder) / layout.ENTITIES_FILE)
+        text = read_text(Path(point.verdict.folder) / layout.ENTITIES_FILE)
         _, *rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab")
     except (OSError, ValueError, csv.Error):
         return None

@@ -236,7 +236,7 @@ def option(key: str, value: str) -> str:
 
 def is_limited(point: PointStatus) -> bool:
     """Return whether a point ran out of walltime or memory; a batch that hung did not."""
-    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.counts.hung)
+    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.verdict.hung)
 
 
 def needed_by(run: RunStatus, points: Sequence[PointStatus]) -> list[ResourceNeed]:
@@ -254,8 +254,8 @@ def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
     found, unmeasured = [], []
     room = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
     for point in late:
-        tried = point.counts
-        longest_s = whole_s(tried, shared=tried.task in point.shared_tasks)
+        tried = point.verdict
+        longest_s = whole_s(tried)
         if longest_s is not None:
             progress, spent_s = progress_of_try(tried), task_s(tried)
             of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
@@ -290,7 +290,7 @@ def _memory(run: RunStatus, full: Sequence[PointStatus]) -> ResourceNeed:
         processes = (point.point.workers, point.point.gpus)
         done = (one for one in run.points if one.outcome is Outcome.OK)
         alike = (one for one in done if (one.point.workers, one.point.gpus) == processes)
-        sizes = (_foreseen(run, point).peak_bytes, *(held_in(one.counts) for one in (point, *alike)))
+        sizes = (_foreseen(run, point).peak_bytes, *(held_in(one.verdict) for one in (point, *alike)))
         held = max(held, *(size or 0 for size in sizes))
     if held and size < (wanted := memory_request(held)):
         room = f"{100 * (MEMORY_FACTOR - 1):.0f} % more, at least {format_size(LEAST_ROOM_BYTES)}"
@@ -440,7 +440,7 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
                 f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX
             )
         if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-            steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point)
+            steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point)
             yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
         does = _resumes(run, without=len(copied))
         kinds = {str(point.outcome) for point in failed if point not in (*limited, *copied)}

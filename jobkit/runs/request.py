@@ -292,10 +292,9 @@ def groups(
 
 def _least(members: Sequence[tuple[PointStatus, Sequence[Try]]]) -> dict[str, int]:
     """Return the memory and the walltime that points need, by what their tries held and by their pace."""
-    tries = [(tried, tried.task in point.shared_tasks) for point, all_ in members for tried in all_]
-    held = [held_in(tried) for tried, _ in tries if tried.outcome is Outcome.RAM_OOM]
-    late = [pair for pair in tries if pair[0].outcome is Outcome.TIMEOUT and not pair[0].hung]
-    paces = [whole_s(tried, shared=shared) for tried, shared in late]
+    tries = [tried for _, all_ in members for tried in all_]
+    held = [held_in(tried) for tried in tries if tried.outcome is Outcome.RAM_OOM]
+    paces = [whole_s(tried) for tried in tries if tried.outcome is Outcome.TIMEOUT and not tried.hung]
     return {
         "memory": max((memory_request(size) for size in held if size), default=0),
         "walltime": max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0),

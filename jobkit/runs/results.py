@@ -64,8 +64,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             again = later[task] > 0 and own[later[task] - 1].restart > tried.restart
             known = replace(known, requeued=again)
             later[task] += 1
-        # The job of a search runs many points, but on this machine none does.
-        alone = known.here or (not known.packed and point.kind.own_task)
+        alone = _is_alone(known, point)
         tried = replace(tried, task=task, node=_node(tried, account), account=account, alone=alone)  # noqa: PLW2901
         decided = _with_log(decide_outcome(tried, known), log_path(Path(home).parents[1], point, task))
         yield _with_walltime(decided, accounts)
@@ -94,14 +93,19 @@ def _task_facts(accounts: Accounts, task: JobTask | None, *, superseded: bool) -
     )
 
 
+def _is_alone(task: TaskFacts, point: Point) -> bool:
+    """Return whether a task runs no other point: the job of a search does, but not on this machine."""
+    return task.here or (not task.packed and point.kind.own_task)
+
+
 def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None) -> Try:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
     if task is None:
         return Try(number=0, evidence="not submitted")
-    account = accounts.runs.get(task, (None,))[-1]
-    tried = Try(number=0, task=task, node=account.node if account else "", account=account)
-    tried = decide_outcome(tried, _task_facts(accounts, task, superseded=False))
+    account, known = accounts.runs.get(task, (None,))[-1], _task_facts(accounts, task, superseded=False)
+    node, alone = account.node if account else "", _is_alone(known, point)
+    tried = decide_outcome(Try(number=0, task=task, node=node, account=account, alone=alone), known)
     if account is None and tried.outcome is not Outcome.CANCELLED:
         evidence = f"{task.scheduler} job {task.job_id}, task {task.task}: {tried.evidence}"
         return tried.ended(tried.outcome, evidence)
@@ -226,7 +230,7 @@ def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
     """Return points whose energy is not attributable if others ran on the GPU at the same time."""
     points = []
     for result, others in zip(results, overlaps([result.record for result in results]), strict=True):
-        counts, record, tries = result.counts, result.record, result.all_tries
+        counts, record, tries = result.verdict, result.record, result.all_tries
         if others and record and record.energy:
             counted = replace(counts, record=replace(record, energy=attributed(record.energy, others)))
             tries = tuple(counted if tried is counts else tried for tried in tries)
@@ -299,8 +303,8 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
     """Return the batches of the tries that count, by point id, if memory on a GPU was measured by them."""
     found: dict[str, list[Batch]] = {}
     for result in results:
-        if result.chosen and result.record and result.point.device != CPU:
-            found.setdefault(result.point.point_id, []).extend(layout.read_batches(result.chosen.folder)[0])
+        if result.record and result.point.device != CPU:
+            found.setdefault(result.point.point_id, []).extend(layout.read_batches(result.verdict.folder)[0])
     return found
 
 

@@ -47,7 +47,7 @@ from jobkit.runs.status import (
     kind_of,
     overdue,
 )
-from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
+from jobkit.runs.tries import Progress, Try, elapsed_s, log_path, progress_of_try
 from jobkit.runs.which_run import find_run, glance, is_run, known_runs, remembered, start
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import JobId, Queued, Remedy
@@ -102,7 +102,7 @@ def _about(run: RunStatus) -> Iterator[str]:
         yield plain(
             f"the end of the run is not known; running longer than other points, without a report: {names}"
         )
-    landed = Counter(queue for point in run.points if (queue := point.counts.queue))
+    landed = Counter(queue for point in run.points if (queue := point.verdict.queue))
     if len(landed) > 1:
         counts = ", ".join(f"{number:,} in {queue}" for queue, number in landed.most_common())
         yield plain(f"they landed: {counts}")
@@ -295,7 +295,7 @@ def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
 
 def listed_tries(point: PointStatus) -> tuple[Try, ...]:
     """Return the tries of a point, the latest first, tasks that left none included as number 0."""
-    waits = () if point.counts.number else (point.counts,)
+    waits = () if point.verdict.number else (point.verdict,)
     begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.number)
     return (*waits, *begun, *reversed(point.vanished))
 
@@ -318,7 +318,7 @@ def _describe_try(run: RunStatus, point: PointStatus, tried: Try) -> Iterator[st
     below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
         "because": f"another try decided the {point.point.kind.noun}" if decided else tried.evidence,
-        "ran": _ran(tried, point.elapsed_of(tried)),
+        "ran": _ran(tried, elapsed_s(tried)),
         "queue": tried.queue if "," in run.requested.queue else "",
         "batches": far_words(progress, over=over) if progress else "",
         **_source(tried),
@@ -381,7 +381,7 @@ def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
     elif point.standing in ENDINGS:
         outcome = point.outcome or Outcome.LOST
-        found += remedy(outcome, point.counts.evidence, run=typed, point=point.point, alone=True)
+        found += remedy(outcome, point.verdict.evidence, run=typed, point=point.point, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
     if point.tries and log.command not in {step.command for step in listed}:
         listed.append(log)
@@ -434,8 +434,8 @@ def point_json(run: RunStatus, point: PointStatus, *, with_tries: bool = False) 
         "state": point.state,
         "standing": str(point.standing),
         "outcome": point.outcome,
-        "provisional": point.counts.provisional,
-        "evidence": point.counts.evidence,
+        "provisional": point.verdict.provisional,
+        "evidence": point.verdict.evidence,
         "why": _why(run, point),
         **_task(point.task),
         "start_at": point.queued.start_at or None if point.queued else None,
@@ -469,7 +469,7 @@ def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
         "evidence": tried.evidence,
         **_task(tried.task),
         "node": tried.node or None,
-        "elapsed_s": _finite(point.elapsed_of(tried)),
+        "elapsed_s": _finite(elapsed_s(tried)),
         **_progress(progress_of_try(tried)),
         "exit_status": tried.exit.status if tried.exit else None,
         "stage": tried.exit.stage if tried.exit else None,

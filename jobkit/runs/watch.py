@@ -130,7 +130,7 @@ class Failures:
     def lines(self, run: RunStatus) -> Iterator[str]:
         """Yield a line for each point that has failed since: its outcome, and what led to it."""
         for point in run.points:
-            key = (point.point.index, point.counts.number, point.task)
+            key = (point.point.index, point.verdict.number, point.task)
             if point.failed and key not in self._known:
                 self._known.add(key)
                 evidence = point.why.removeprefix("exit file: ")

@@ -208,7 +208,7 @@ def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(
 
 def test_a_job_that_is_let_go_at_the_next_look_of_the_scheduler_needs_no_person() -> None:
     at = datetime.fromisoformat(AT)
-    done = replace(DONE, all_tries=(replace(DONE.counts, record=replace(record(DONE.point), ended_at=AT)),))
+    done = replace(DONE, all_tries=(replace(DONE.verdict, record=replace(record(DONE.point), ended_at=AT)),))
     for seconds, words in ((5, ""), (90, "waits though the points have ended: hqw")):
         run = replace(a_run([done]), now=at + timedelta(seconds=seconds))
         run = with_job(run, Role.FOLLOW, State.HELD, "hqw")

@@ -102,7 +102,7 @@ def test_what_failed_here(tmp_path: Path, kept_cache: Path, monkeypatch: pytest.
         path.unlink()
     for outcome, (size, _) in HERE.items():
         one = point(run, size)
-        told = one.counts.evidence
+        told = one.verdict.evidence
         assert one.outcome is outcome, told
         assert ("own.py:9: ValueError: on purpose" in told) == (outcome in {Outcome.BUG, Outcome.STOPPED})
         steps = steps_of(one, run)
@@ -144,11 +144,11 @@ def test_inputs_and_results_that_could_not_be_copied(tmp_path: Path, monkeypatch
         assert cli._exit_code(["sweep", "spec.yaml", "--runs-dir", outcome]) == 4
         (run,) = (tmp_path / outcome).iterdir()
         one = point(run, 1)
-        assert one.outcome is outcome, one.counts.evidence
+        assert one.outcome is outcome, one.verdict.evidence
         program.unlink()
         typed(steps_of(one, run))
         if outcome is Outcome.STAGE_OUT:
-            kept = one.counts.evidence.partition("kept in ")[2].partition(":")[2].partition(";")[0]
+            kept = one.verdict.evidence.partition("kept in ")[2].partition(":")[2].partition(";")[0]
             home = run / "results" / one.point.point_id / "try-1"
             shutil.copytree(Path(kept) / "out", home, dirs_exist_ok=True)
         assert point(run, 1).outcome is Outcome.OK

@@ -205,7 +205,7 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
     )
     looks = [late, full, one_look(3, PointStanding.FAILED, Outcome.PREEMPTED), gone]
     needs = {group.points: group.spec.resources for group in again(looks, strictly=True)}
-    pace_s = whole_s(late.counts, shared=False)
+    pace_s = whole_s(late.verdict)
     assert pace_s
     assert needs[1,].walltime == walltime_request(pace_s) > 240
     assert needs[2, 4].memory == memory_request(2**30) == 2 * 2**30, "whatever came after"

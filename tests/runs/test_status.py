@@ -157,9 +157,8 @@ def test_how_long_a_point_has_been_running(
 ) -> None:
     """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
     point = stands(PointStanding.RUNNING, queued=queued)
-    begun = replace(tried(1), begin=begin)
-    packed = frozenset({TASK}) if shared else frozenset()
-    assert replace(point, all_tries=(begun,), shared_tasks=packed).elapsed_s == elapsed_s
+    begun = replace(tried(1), begin=begin, alone=not shared)
+    assert replace(point, all_tries=(begun,)).elapsed_s == elapsed_s
 
 
 def run_of(folder: Path, points: list[Point], scheduler: str = "slurm") -> Path:

@@ -473,7 +473,7 @@ def test_a_try_takes_as_long_as_its_record_or_else_the_account_of_its_own_task_r
     assert {at: elapsed_s(replace(home, record=replace(RECORD, ended_at=at))) for at in spans} == spans
     lost = Try(number=1, outcome=Outcome.NODE_FAIL, account=ACCOUNT)
     assert elapsed_s(lost) == task_s(lost) == 42
-    assert elapsed_s(lost, shared=True) is None
+    assert elapsed_s(replace(lost, alone=False)) is None
     assert elapsed_s(replace(lost, account=None)) is None
     longer = replace(home, account=replace(ACCOUNT, elapsed_s=75.0))
     assert (task_s(longer), task_s(replace(longer, alone=False))) == (75, 60)
