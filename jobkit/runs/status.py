@@ -60,7 +60,7 @@ class RunKind:
     subject = "the run"  # what a job plans: the points are its parts
     untabled = ""  # why no table has its points; empty if tables have them
     again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
-    anew = "jobkit sweep SPEC"  # what runs them with changed files
+    new_run = "jobkit sweep SPEC"  # what runs them with changed files
     # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 
@@ -439,7 +439,7 @@ class JobStatus:
 
     submission: Submission
     state: str  # ``ended``, or a state of points
-    evidence: str = ""  # why it waits, or how it ended
+    why: str = ""  # it waits, or how it ended
     queued: Queued | None = None
 
 
@@ -562,11 +562,11 @@ class RunStatus:
         for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(PointStanding.UNSETTLED))
-                evidence = explain_wait(submission.scheduler, queued, self.now)
+                why = explain_wait(submission.scheduler, queued, self.now)
             else:
-                evidence = self.ends.get(first_task(submission), "")
-                state = ENDED if evidence else str(PointStanding.UNSETTLED)
-            jobs.append(JobStatus(submission=submission, state=state, evidence=evidence, queued=queued))
+                why = self.ends.get(first_task(submission), "")
+                state = ENDED if why else str(PointStanding.UNSETTLED)
+            jobs.append(JobStatus(submission=submission, state=state, why=why, queued=queued))
         return jobs
 
     @cached_property

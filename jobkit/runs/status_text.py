@@ -248,22 +248,22 @@ def job_line(run: RunStatus, job: JobStatus) -> str:
             return ""
     stands: dict[str, str] = {
         PointStanding.RUNNING: "is running",
-        PointStanding.STUCK: f"is stuck: {job.evidence}",
+        PointStanding.STUCK: f"is stuck: {job.why}",
         PointStanding.UNSETTLED: "has left the queue; how it ended is not known yet",
     }
     if ended:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
-        words = f"has ended ({job.evidence})" if job is last else ""
+        words = f"has ended ({job.why})" if job is last else ""
     elif sent.scheduler in run.silent:
         words = ""
     elif job.state in stands:
         words = stands[job.state]
     elif plans:
-        words = f"waits: {job.evidence}" if job.evidence else "waits"
+        words = f"waits: {job.why}" if job.why else "waits"
     elif blocked:
         words = f"{begins}, so a person must release them first"
     else:
-        words = f"waits though the {run.noun}s have ended: {job.evidence}" if idle else begins
+        words = f"waits though the {run.noun}s have ended: {job.why}" if idle else begins
     return words and f"job {sent.job}, which {PURPOSES[sent.role]}, {words}"
 
 
@@ -414,7 +414,7 @@ def run_json(run: RunStatus, folder: str) -> Json:
                 "scheduler": job.submission.scheduler,
                 "job": job.submission.job.id,
                 "state": job.state,
-                "why": job.evidence,
+                "why": job.why,
             }
             for job in run.jobs
         ],

@@ -329,7 +329,11 @@ def until_done(
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in itertools.chain(waits or pauses(FIRST_POLL_S, SLOWEST_POLL_S), [0]):
-            run, over = look() if look else _look(run_dir, policy, submits=submits)
+            if look:
+                run, over = look()
+            else:
+                (run,) = read_status([run_dir])
+                over = is_over(run, policy, submits=submits)
             progress.refresh(run)
             if over:
                 break
@@ -337,11 +341,6 @@ def until_done(
     if over and not run.silent and not look:
         record_accounting(run)
     return run
-
-
-def _look(run_dir: Path, policy: Policy, *, submits: bool) -> tuple[RunStatus, bool]:
-    (run,) = read_status([run_dir])
-    return run, is_over(run, policy, submits=submits)
 
 
 def until_time(timeout_s: float | None, poll_s: float | None) -> Iterator[float]:

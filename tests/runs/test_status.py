@@ -245,7 +245,7 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     queue.says(program, answer)
     (job,) = seen(run).jobs
     assert job.state == "ended"
-    assert job.evidence.startswith(end)
+    assert job.why.startswith(end)
 
 
 @pytest.mark.slow
@@ -257,11 +257,11 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
         write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
     (job,) = seen(run).jobs
-    assert job.evidence.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
+    assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
     write_event(run, "cancelled", job_id="78", status=0)
     (job,) = seen(run).jobs
-    assert (job.state, job.evidence[:12]) == ("ended", "cancelled at")
+    assert (job.state, job.why[:12]) == ("ended", "cancelled at")
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ class TuneRun(RunKind):
     """A run whose points are chosen by the results of earlier points."""
 
     command = "tune"
-    anew = "jobkit tune SPEC"
+    new_run = "jobkit tune SPEC"
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         yield f"jobkit tune {typed}", "the answer, or how far the search is"
