@@ -32,7 +32,7 @@ from jobkit.runs.request import (
     LEAST_ROOM_BYTES,
     MEMORY_FACTOR,
     WALLTIME_FACTOR,
-    changed,
+    changed_resources,
     comparable_tries,
     held_in,
     memory_request,
@@ -293,7 +293,8 @@ def _by_policy(run: RunStatus, point: PointStatus) -> Resources:
     every = given_to(run)
     given = every.get(point.task, ())
     spec = load_spec(run.folder / SPEC_FILE, given)
-    return changed(spec, scaled_request(spec.policy, comparable_tries(point, every, given))).resources
+    change = scaled_request(spec.policy, comparable_tries(point, every, given))
+    return changed_resources(spec.resources, change)
 
 
 _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]

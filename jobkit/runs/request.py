@@ -172,14 +172,18 @@ def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
     )
 
 
-def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
-    """Return resources with the memory, in whole MiB, and the walltime of a change; ``keep`` stays."""
-    update = {}
-    if "resources.memory" not in keep:
-        update["memory"] = math.ceil(before.memory * change.memory / MIB) * MIB
-    if "resources.walltime" not in keep:
-        update["walltime"] = math.ceil(before.walltime * change.walltime)
-    return before.model_copy(update=update)
+def changed_resources(
+    before: Resources, change: Change, *, keep: Sequence[str] = (), least: tuple[int, int] = (0, 0)
+) -> Resources:
+    """Return resources with the memory, in whole MiB, and the walltime of a change; the keys ``keep`` stay.
+
+    ``least``: what both are at least.
+    """
+    memory = max(math.ceil(before.memory * change.memory / MIB) * MIB, least[0])
+    update = {"memory": memory, "walltime": max(math.ceil(before.walltime * change.walltime), least[1])}
+    return before.model_copy(
+        update={name: size for name, size in update.items() if f"resources.{name}" not in keep}
+    )
 
 
 Overrides = tuple[str, ...]  # ``key=value`` of each ``--set``
@@ -268,7 +272,7 @@ def groups(
     excluded, because the site file names no option for it. ``needs``, by index, is what points were planned
     with; it holds until a person gives them something else.
     """
-    alike: dict[tuple[Overrides, Change], list[tuple[PointStatus, list[Try]]]] = {}
+    alike: dict[tuple[Overrides, Change], tuple[list[int], list[Try]]] = {}
     for point in points:
         planned = (needs or {}).get(point.point.index, ())
         given = merge_overrides(given_to.get(point.task, planned), now)
@@ -277,28 +281,27 @@ def groups(
         change = policy_change(policy, tries) if strictly else scaled_request(policy, tries)
         if change is not None:
             change = replace(change, exclude=()) if anywhere else change
-            alike.setdefault((given, change), []).append((point, tries))
+            indices, tries_of_all = alike.setdefault((given, change), ([], []))
+            indices.append(point.point.index)
+            tries_of_all += tries
     keep = [_key(word) for word in now]
-    return [
-        RetryGroup(
-            given,
-            change,
-            tuple(point.point.index for point, _ in members),
-            changed(spec_of(given), change, keep=keep, least=_least(members)),
-        )
-        for (given, change), members in alike.items()
-    ]
+    found = []
+    for (given, change), (indices, tries) in alike.items():
+        spec = spec_of(given)
+        resources = changed_resources(spec.resources, change, keep=keep, least=_least(tries))
+        exclude = [*dict.fromkeys([*resources.exclude, *change.exclude])]
+        resources = resources.model_copy(update={"exclude": exclude})
+        spec = spec.model_copy(update={"resources": resources})
+        found.append(RetryGroup(given, change, tuple(indices), spec))
+    return found
 
 
-def _least(members: Sequence[tuple[PointStatus, Sequence[Try]]]) -> dict[str, int]:
+def _least(tries: Sequence[Try]) -> tuple[int, int]:
     """Return the memory and the walltime that points need, by what their tries held and by their pace."""
-    tries = [tried for _, all_ in members for tried in all_]
-    held = [held_in(tried) for tried in tries if tried.outcome is Outcome.RAM_OOM]
-    paces = [whole_s(tried) for tried in tries if tried.outcome is Outcome.TIMEOUT and not tried.hung]
-    return {
-        "memory": max((memory_request(size) for size in held if size), default=0),
-        "walltime": max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0),
-    }
+    held = (held_in(tried) for tried in tries if tried.outcome is Outcome.RAM_OOM)
+    paces = (whole_s(tried) for tried in tries if tried.outcome is Outcome.TIMEOUT and not tried.hung)
+    memory = max((memory_request(size) for size in held if size), default=0)
+    return memory, max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0)
 
 
 def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
@@ -350,17 +353,3 @@ def _relevant_overrides(given: Overrides, tried: Try) -> list[str]:
 
 def _key(word: str) -> str:
     return word.partition("=")[0].strip()
-
-
-def changed(
-    spec: SweepSpec, change: Change, *, keep: Sequence[str] = (), least: Mapping[str, int] | None = None
-) -> SweepSpec:
-    """Return the spec with the resources of a group.
-
-    A person sets the keys ``keep`` now; of the others the group gets at least ``least``.
-    """
-    resources = changed_resources(spec.resources, change, keep=keep)
-    floors = {name: size for name, size in (least or {}).items() if f"resources.{name}" not in keep}
-    update: dict[str, object] = {name: max(size, getattr(resources, name)) for name, size in floors.items()}
-    update["exclude"] = [*dict.fromkeys([*resources.exclude, *change.exclude])]
-    return spec.model_copy(update={"resources": resources.model_copy(update=update)})

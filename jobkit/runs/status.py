@@ -649,14 +649,13 @@ def count_by_state(run: RunStatus) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
     if not run.points:
         return f"{run.kind.subject} is not planned yet"
-    words = [str(state) for state in PointStanding]
-    words.insert(words.index(PointStanding.FAILED) + 1, CANCELLED)
-    words.insert(words.index(PointStanding.RUNNING) + 1, SUSPENDED)
-    words.append(TEST_CANCELLED)
+    done, failed, running, *others = map(str, PointStanding)
+    words = (done, failed, CANCELLED, running, SUSPENDED, *others, TEST_CANCELLED)
+    counts = run.counts
     parts = [
-        f"{run.counts[word]:,} {word}{why_failed(run) if word == PointStanding.FAILED else ''}"
+        f"{counts[word]:,} {word}{why_failed(run) if word == failed else ''}"
         for word in words
-        if run.counts[word]
+        if counts[word]
     ]
     return f"{format_count(len(run.points), run.noun)}: {', '.join(parts)}"
 

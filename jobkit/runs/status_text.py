@@ -461,7 +461,6 @@ def _progress(progress: Progress | None) -> Json:
 
 
 def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
-    account = tried.account
     return {
         "try": tried.number,
         "outcome": tried.outcome,
@@ -475,7 +474,7 @@ def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
         "stage": tried.exit.stage if tried.exit else None,
         "message": tried.exit.message if tried.exit else None,
         "scratch": tried.exit.scratch or None if tried.exit else None,
-        "accounting": account.evidence if account else None,
+        "accounting": tried.account.evidence if tried.account else None,
         "log": log_of(run, point, tried) or None,
         "folder": tried.folder or None,
         "files": sorted(names(tried.folder)) if tried.folder else [],

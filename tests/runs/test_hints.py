@@ -70,15 +70,12 @@ def test_a_bug_in_a_file_that_the_run_has_a_copy_of_does_not_run_again() -> None
     assert commands(run) == [WHY, f"{RESUME} --only stopped", COLLECT]
 
 
-def test_what_to_type_next_in_other_folders() -> None:
+def test_what_to_type_next_in_other_folders_and_about_the_run_of_another_user() -> None:
+    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
+    assert commands(run) == [WHY, COLLECT]
+    assert "only its owner" in advice(run, "runs/demo")[0][-1]
     assert commands(a_run([DONE]), "my runs/$(x)") == ["jobkit collect 'my runs/$(x)'"]
     assert WATCH in commands(with_job(a_run([DONE]), Role.FIND, State.RUNNING)), "it may add points"
-
-
-def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path: Path) -> None:
-    (tmp_path / "sweep.yaml").write_text("name: demo\nsweep: {batch_size: [50]}\nresources: {memory: 8GiB}\n")
-    run = replace(a_run([failed(2, Outcome.RAM_OOM)]), folder=tmp_path)
-    assert commands(run) == [f"{RESUME} --set resources.memory=12GiB", WHY]
 
 
 def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows() -> None:
@@ -145,12 +142,6 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path:
     assert [(step.command, step.does) for step in steps] == [
         (RESUME, "submits the job that plans the corpus again")
     ]
-
-
-def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
-    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
-    assert commands(run) == [WHY, COLLECT]
-    assert "only its owner" in advice(run, "runs/demo")[0][-1]
 
 
 def test_a_job_that_is_stuck_itself_is_released_too() -> None:
@@ -304,6 +295,7 @@ def test_the_memory_is_what_the_policy_adds_to_what_it_had(
     (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
     (need,) = needed_by(run, [point])
     assert need.option == f"--set resources.memory={memory}"
+    assert commands(run)[0] == f"{RESUME} {need.option}", "before the page of the point"
 
 
 @pytest.mark.parametrize("measured", ["before the corpus", "in the run"])

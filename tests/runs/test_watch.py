@@ -129,8 +129,7 @@ def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
 def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Programs, clock: Clock) -> None:
     """A point that ran out of host memory runs again by the job that follows: unless the spec says no."""
     points = grid([50])
-    run = write_points(tmp_path / "run", points)
-    write_submitted(run, "slurm", "77", first=1, last=1)
+    run = run_of(tmp_path / "run", points)
     write_record(run, replace(record(points[0]), outcome=Outcome.RAM_OOM))
     write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.holds("78_1|PENDING|Dependency|||N/A")
