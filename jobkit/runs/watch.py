@@ -220,8 +220,8 @@ class ProgressBars:
         (run,) = read_status([self._run_dir], ask=ask)
         self.refresh(run)
 
-    def refresh(self, run: RunStatus) -> set[int]:
-        """Show the state of a run; return the points that have not ended yet."""
+    def refresh(self, run: RunStatus) -> None:
+        """Show the state of a run."""
         planned = [point.point.index for point in run.points if point.point.kind.replanned]
         if planned:  # a plan may replace some, and add others
             self._left = {index for index in planned if index in self._left or index > self._last}
@@ -240,12 +240,7 @@ class ProgressBars:
             self._print_once(f"next: {step.command}  {step.does}")
         ended, far = self._far(run)
         self._bars.update(self._all, completed=ended, total=len(self._counted), unit=f"{far}{why}")
-        self._draw()
-        return set(self._left)
-
-    def _draw(self) -> None:
-        """Show bars and lines below the cell of a notebook, in the place of those before."""
-        if self._cell:
+        if self._cell:  # bars and lines below the cell of a notebook replace those before
             with self._console.capture() as bars:
                 self._console.print(self._bars.get_renderable())
             text = bars.get() + self._below.getvalue()

@@ -85,6 +85,12 @@ def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows
     ((notice,), _) = advice(run, "runs/demo")
     assert "p003, p004, p006 and 1 more (Eqw)" in notice
     assert "a person must release them" in job_line(run, run.jobs[0])
+    # A job that is stuck itself is released too.
+    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
+    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
+    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
+    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
+    assert not any("81" in command for command in commands(run))
 
 
 def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
@@ -142,14 +148,6 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path:
     assert [(step.command, step.does) for step in steps] == [
         (RESUME, "submits the job that plans the corpus again")
     ]
-
-
-def test_a_job_that_is_stuck_itself_is_released_too() -> None:
-    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
-    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
-    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
-    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
-    assert not any("81" in command for command in commands(run))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +231,7 @@ def out_of_time(
     return a_point(index, PointStanding.FAILED, Outcome.TIMEOUT, tries=[found])
 
 
-def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
+def test_the_walltime_is_that_of_the_measured_pace_or_else_of_the_policy(tmp_path: Path) -> None:
     workers = out_of_time(tmp_path / "several", 1, batches=240, spent_s=60.0, total=480)
     (need,) = needed_by(a_run([workers]), [workers])
     assert need.value == "00:05:00", "120 s of batches in 60 s: as long again, and the room"
@@ -241,13 +239,9 @@ def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
     (need,) = needed_by(a_run([point]), [point])
     assert need.option == "--set resources.walltime=00:05:00"
     assert "9 of 28 batches took 20 s" in need.because
-
-
-def test_the_slowest_point_decides_and_the_policy_where_no_pace_is_measured(tmp_path: Path) -> None:
     slow = out_of_time(tmp_path / "slow", 1, batches=9, spent_s=600.0)
-    fast = out_of_time(tmp_path / "fast", 2, batches=9, spent_s=20.0)
-    (need,) = needed_by(a_run([slow, fast]), [slow, fast])
-    assert need.value == "00:20:00"
+    (need,) = needed_by(a_run([slow, point]), [slow, point])
+    assert need.value == "00:20:00", "the slowest point decides"
     for unknown in (
         out_of_time(tmp_path / "none", 3, batches=0, spent_s=20.0),
         out_of_time(tmp_path / "when", 4, batches=9, spent_s=None),

@@ -164,7 +164,7 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
 
 
 def _held_s(result: PointResult) -> float:
-    return sum(task_s(tried) or 0.0 for tried in result.tries)
+    return sum(task_s(replace(tried, account=None)) or 0.0 for tried in result.tries)
 
 
 def first_point(template: Point, goal: TuneGoal) -> Point:
