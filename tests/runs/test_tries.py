@@ -282,16 +282,13 @@ def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcom
     [
         # A record, provisional or not.
         (CUT, UNKNOWN, None, "cancelled?", "signal TERM"),
-        (CUT, accounted(Outcome.OK), None, "cancelled?", "signal TERM"),
         (CUT, accounted(Outcome.TIMEOUT, ended=False), None, "cancelled?", "signal TERM"),
         (CUT, None, TaskFacts(requeued=True), "cancelled?", "; the scheduler began the task again"),
         (FULL, None, TaskFacts(requeued=True), "ok", "by its record"),
-        (FULL, None, TAKEN_BACK, "ok", "by its record"),
         (FULL, accounted(Outcome.NODE_FAIL), GONE, "ok", "by its record"),
         (replace(FULL, exit=NOT_HOME.exit), None, None, "ok", "files kept in node1:/scratch/77.1"),
         # An exit file, without a record.
         (with_exit(outcome=Outcome.SCRATCH_FULL, stage="stage_in"), None, None, "scratch_full", "status 1"),
-        (with_exit(stage="stage_in"), None, GONE, "stage_in", "status 1"),
         (with_exit(stage="stage_in"), accounted(Outcome.NODE_FAIL), TAKEN_BACK, "stage_in", "status 1"),
         (with_exit(stage="environment"), None, None, "environment", "status 1"),
         (NOT_HOME, None, None, "stage_out", "results kept in node1:/scratch/77.1"),
@@ -300,7 +297,6 @@ def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcom
         (with_exit(signal="SIGUSR1"), None, None, "timeout?", "signal SIGUSR1"),
         (with_exit(signal="USR2"), None, None, "cancelled?", "signal USR2"),
         (with_exit(status=137), None, None, "lost?", "killed"),
-        (with_exit(status=137), LAGS, None, "lost?", "killed"),
         (with_exit(status=137), UNKNOWN, None, "lost", "killed"),
         (KILLED, None, None, "lost?", "the job script was killed"),
         (KILLED, accounted(None, status=137), None, "lost?", "; accounting: State WORDS"),
@@ -310,7 +306,6 @@ def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcom
         (EMPTY, LAGS, None, "None", "State WORDS"),
         (None, accounted(Outcome.NODE_FAIL), None, "node_fail", "accounting: State WORDS"),
         (None, accounted(Outcome.OK, status=0), None, "lost", "it ended (State WORDS)"),
-        (EMPTY, accounted(None, status=0), None, "lost", "it ended (State WORDS)"),
         (None, accounted(None, status=NO_HOME), None, "stage_out", "could not write in the run folder"),
         (None, accounted(Outcome.QUEUE_ERROR, ended=False), None, "queue_error?", "State WORDS"),
         (Try(number=1, problem="record.json: not JSON"), None, None, "lost", "record.json: not JSON; "),
@@ -324,7 +319,6 @@ def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcom
         # A task that ran several points, left no trace, or was followed by another.
         (None, UNKNOWN, TaskFacts(packed=True), "stopped", "ended before its turn came (State WORDS)"),
         (None, None, GONE, "lost?", f"not in the queue since {format_moment(AT)}"),
-        (EMPTY, None, GONE, "lost?", f"not in the queue since {format_moment(AT)}"),
         (EMPTY, accounted(Outcome.TIMEOUT), GONE, "timeout", "State WORDS"),
         (None, None, HERE, "None", "did not begin"),
         (EMPTY, None, HERE, "lost?", "its process is gone"),
