@@ -177,7 +177,7 @@ def changed_resources(
 ) -> Resources:
     """Return resources with the memory, in whole MiB, and the walltime of a change; the keys ``keep`` stay.
 
-    ``least``: what both are at least.
+    ``least``: the least of both, memory first.
     """
     memory = max(math.ceil(before.memory * change.memory / MIB) * MIB, least[0])
     update = {"memory": memory, "walltime": max(math.ceil(before.walltime * change.walltime), least[1])}
