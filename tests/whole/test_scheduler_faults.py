@@ -175,7 +175,7 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.until(lambda: lab.point(1).standing is not PointStanding.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
     assert lab.point(1).standing is PointStanding.FAILED
-    assert "it ended" in lab.point(1).counts.evidence
+    assert "it ended" in lab.point(1).verdict.evidence
 
 
 @on_slurm
