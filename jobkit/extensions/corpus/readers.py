@@ -6,7 +6,6 @@ Standard library only.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -161,13 +160,9 @@ LINE_BLOCK_BYTES = 2**20
 WINDOW_BYTES = 2**16
 
 
-class BadPartError(Exception):
-    """A part that cannot be read: the line in the part, from 1, or 0 for the whole file, and the reason."""
-
-
 def refuse_long(size: int, what: str) -> None:
     if size > LONGEST_BYTES:
-        raise BadPartError(0, f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
+        raise BrokenError(f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,7 +192,7 @@ class ScanPart:
     given: int = field(init=False, default=0)
     lines: int = field(init=False, default=0)
     before: int = field(init=False, default=0)  # lines of the file before the part
-    bad: list[tuple[int, str]] = field(init=False, default_factory=list)  # lines and reasons: `BadPartError`
+    bad: list[tuple[int, str]] = field(init=False, default_factory=list)  # lines, and why
     ids: bytearray = field(init=False, default_factory=bytearray)  # 8 bytes for each document with an id
     unnamed: int = field(init=False, default=0)  # the number of documents without an id
     # files that ids look like, ``FILE:LINE``: documents without an id get such ids
@@ -223,11 +218,8 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
     for part in parts:
         try:
             _scan_part(part)
-        except BadPartError as error:
-            line, reason = error.args
-            part.bad.append((line, reason))
         except BrokenError as error:
-            part.bad.append((0, str(error)))
+            part.bad.append((error.line, str(error)))
         except OSError as error:
             part.bad.append((0, f"cannot be read: {error.strerror}"))
     return parts
@@ -235,7 +227,7 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
 
 def _scan_part(part: ScanPart) -> None:
     if is_lfs_pointer(part.file):
-        raise BadPartError(0, LFS_REASON)
+        raise BrokenError(LFS_REASON)
     if part.file.encoding == AUTO:
         part.file = replace(part.file, encoding=encoding_of(part.file))
     reader = READERS[part.file.kind]
@@ -256,7 +248,7 @@ def _scan_part(part: ScanPart) -> None:
         reader.scan(part, seen)
     if size != part.file.size_bytes:
         reason = f"the file changed while jobkit read it: {part.file.size_bytes} bytes, then {size}"
-        raise BadPartError(0, reason)
+        raise BrokenError(reason)
     part.sha256 = digest.hexdigest()
 
 
@@ -414,26 +406,20 @@ def _add_pieces(data: bytes, part: ScanPart) -> None:
         given = data.decode()
     except UnicodeDecodeError as error:
         line = part.lines + _with_newlines(data[: error.start].decode()).count("\n") + 1
-        raise BadPartError(line, f"not UTF-8 at byte {part.end + error.start}") from error
-    found, first = _find(given, part.split), 0
+        raise BrokenError(f"not UTF-8 at byte {part.end + error.start}", line) from error
+    lines = _with_newlines(given)
+    found, first = _find(given, lines, part.split), 0
     while first < len(found):
         start = found[first].start
         last = max(first + 1, bisect_right(found, start + part.target, key=lambda one: one.end))
         end, lengths = found[last - 1].end, [one.characters for one in found[first:last]]
-        piece = Piece(
-            source=0,
-            start=part.end + start,
-            end=part.end + end,
-            first_paragraph=part.paragraphs + first,
-            first_character=part.given + found[first].before,
-            paragraphs=last - first,
-            characters=sum(lengths),
-            longest=max(lengths),
-            sha256=hashlib.sha256(data[start:end]).hexdigest(),
-        )
-        part.pieces.append(piece)
+        place = {
+            "first_paragraph": part.paragraphs + first,
+            "first_character": part.given + found[first].before,
+        }
+        digest = hashlib.sha256(data[start:end]).hexdigest()
+        part.pieces.append(_piece(part.end + start, part.end + end, lengths, digest, **place))
         first = last
-    lines = _with_newlines(given)
     part.lines += lines.count("\n") + (lines[-1:] not in {"", "\n"})
     part.paragraphs += len(found)
     part.given += len(given)
@@ -454,11 +440,11 @@ class _Found(NamedTuple):
     characters: int
 
 
-def _find(given: str, split: int) -> list[_Found]:
+def _find(given: str, lines: str, split: int) -> list[_Found]:
     size = len if given.isascii() else lambda text: len(text.encode())
     returns = "\r" in given
     found, end, known = list[_Found](), 0, 0  # so many bytes have the first ``known`` characters
-    for before, after in spans(_with_newlines(given)):
+    for before, after in spans(lines):
         start = end + size(given[known:before])
         end, known = start + size(given[before:after]), after
         refuse_long(end - start, "paragraph")
@@ -535,7 +521,7 @@ class _Rows(Reader):
     def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - as in Reader
         source = corpus.sources[piece.source]
         if isinstance(found, bytes):
-            found = self.rows(io.BytesIO(found), source, _fields(corpus), piece.start)
+            found = self.rows(Stream(iter([found])), source, _fields(corpus), piece.start)
         return (
             paragraph
             for document, text in _good(source, found, piece.line, left_out)
@@ -674,7 +660,7 @@ def lines_of(stream: Stream, what: str = "line") -> Iterator[bytes]:
 def _joined(start: int, end: int, line: int, rows: list[bytes], lengths: list[int]) -> Iterator[Piece]:
     """Yield the piece of some rows, unless they have no paragraph."""
     if lengths:
-        yield _piece(start, end, line, lengths, hashlib.sha256(b"".join(rows)).hexdigest())
+        yield _piece(start, end, lengths, hashlib.sha256(b"".join(rows)).hexdigest(), line=line)
 
 
 def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -> Iterator[Piece]:
@@ -687,22 +673,21 @@ def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -
         while last < len(lengths) and (last == first or size + lengths[last] <= share):
             size += lengths[last]
             last += 1
-        yield _piece(place, place + row.size, line, lengths[first:last], digest, first)
+        at = {"line": line, "skip": first, "first_paragraph": first}
+        yield _piece(place, place + row.size, lengths[first:last], digest, **at)
         first = last
 
 
-def _piece(start: int, end: int, line: int, lengths: list[int], sha256: str, skip: int = 0) -> Piece:
+def _piece(start: int, end: int, lengths: list[int], sha256: str, **place: int) -> Piece:
     return Piece(
         source=0,
         start=start,
         end=end,
-        skip=skip,
-        line=line,
-        first_paragraph=skip,
         paragraphs=len(lengths),
         characters=sum(lengths),
         longest=max(lengths),
         sha256=sha256,
+        **place,
     )
 
 
