@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
 from jobkit.core.frozen import keyed
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
@@ -51,8 +50,6 @@ from jobkit.schedulers.types import ONE_TASK, JobRequest, State
 from jobkit.setup import machine
 from jobkit.setup.findings import (
     ANSWER_FILE,
-    EXAMINED_FILE,
-    Facts,
     Finding,
     Status,
     exit_code,
@@ -383,16 +380,9 @@ def python_here(case: Case) -> Iterator[Finding]:
             kept = {name: value for name, value in os.environ.items() if name in names}
             environment = {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
         shell.run(("bash", str(folder / "look.sh")), env=environment, timeout_s=180.0)
-        facts = facts_in(folder)
+        facts = read_facts(folder)
     probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
     yield from check_node(facts, wanted(case, on_node=case.local), probes)
-
-
-def facts_in(folder: Path) -> Facts:
-    """Return the facts that the script left in a folder."""
-    files = (folder / name for name in (ANSWER_FILE, EXAMINED_FILE))
-    answer, examined = (read_text(file) if file.is_file() else "" for file in files)
-    return read_facts(answer, examined)
 
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
@@ -471,7 +461,7 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
         if now != before:
             say(now)
             before = now
-    facts, seen_at = facts_in(job.run_dir), time.time()
+    facts, seen_at = read_facts(job.run_dir), time.time()
     ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
     found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
     end = facts.number("end")

@@ -14,7 +14,7 @@ from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
-from jobkit.core.records import TextRef
+from jobkit.core.records import FULL, TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
@@ -129,37 +129,29 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     ``stand_in``: whether a person permits one.
     """
     from jobkit.planning import models  # here, for a workload without a model
-    from jobkit.planning.standin import is_built, standin_path
 
-    asked = spec.model
-    if models.is_folder(spec.workload_name, asked.model_dump()):
-        return _folder_model(spec, base, stand_in=stand_in)
-    place = model_place(asked.name)
-    if place is not None and asked.size == "full":
-        return fine("model", f"{asked.name} at {place}")
-    if asked.fallback:
-        place = standin_path(asked.size, cache_dir())
-        built = "is" if is_built(place) else "will be built by the sweep"
-        message = f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if asked.size != "full":
-        message = f"only the stand-in has the size {asked.size!r}"
-        return missing("model", message, "set model.fallback: stand-in")
-    message = f"{asked.name} is not on this machine; a job never downloads"
-    hint = f"jobkit models fetch {asked.name}"
-    if sweep and asked.name == models.LANGUAGE:
-        hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
-    return (missing if sweep else warning)("model", message, hint)
-
-
-def _stand_in(spec: SweepSpec, message: str, *, permitted: bool) -> Finding:
-    """Return that a stand-in is used: unpermitted only a plain sweep takes it for a text of one's own."""
-    if permitted:
+    workload, asked = spec.workload_name, spec.model
+    stanza = not models.is_folder(workload, asked.model_dump())
+    try:
+        if not stanza and (lack := missing_framework(workload)):
+            raise lack
+        found = models.find(workload, asked.model_dump(), base, cache_dir())
+    except JobkitError as error:
+        if not stanza or asked.fallback or asked.size != FULL:
+            return missing("model", error.message, error.hint)
+        message = f"{asked.name} is not on this machine; a job never downloads"
+        hint = f"jobkit models fetch {asked.name}"
+        if sweep and asked.name == models.LANGUAGE:
+            hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
+        return (missing if sweep else warning)("model", message, hint)
+    message = f"{found.name} at {found.path}{f' ({found.caveat})' if found.caveat else ''}"
+    if found.fingerprint == models.NOT_BUILT:
+        message = f"{found.name} is not here; {found.caveat}: will be built at {found.path}"
+    if stand_in or not found.stand_in:
         return fine("model", message)
-    from jobkit.planning.models import fetch_command
-
-    full = "" if spec.model.size == "full" else ", then --set model.size=full"
-    hint = f"{fetch_command(spec.workload_name, spec.model.name)}{full}"
+    full = "" if asked.size == FULL else f", then --set model.size={FULL}"
+    hint = f"{models.fetch_command(workload, asked.name)}{full}"
+    # only a plain sweep takes an unpermitted one for a text of one's own
     if spec.find_max and not SAMPLE.fullmatch(spec.text):
         return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
     own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
@@ -173,23 +165,6 @@ def model_place(name: str) -> Path | None:
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)
-
-
-def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
-    from jobkit.planning import models
-
-    try:
-        if lack := missing_framework(spec.workload_name):
-            raise lack
-        model = models.find(spec.workload_name, spec.model.model_dump(), base, cache_dir())
-    except JobkitError as error:
-        return missing("model", error.message, error.hint)
-    if model.fingerprint == models.NOT_BUILT:
-        message = f"{model.name} is not here; {model.caveat}: will be built at {model.path}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if model.stand_in:
-        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})", permitted=stand_in)
-    return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 
 SUPPORT = "ask the cluster's support"
