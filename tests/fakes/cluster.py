@@ -160,10 +160,7 @@ class FakeCluster:
 def _foreign(store: Store, old: Job, name: str, user: str) -> Job:
     """Return a job of somebody else's that runs, with the id and the task numbers of an old one."""
     now, where = store.clock(), {"node": "n1", "queue": "gpu.q"}
-    known = {
-        key: vars(old).get(key, getattr(old, key))
-        for key in ("id", "script", "directory", "array", "cluster")
-    }
+    known = {key: vars(old).get(key, getattr(old, key)) for key in ("id", "script", "directory", "cluster")}
     tasks = [
         Task(
             number=task.number,
