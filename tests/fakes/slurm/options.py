@@ -20,8 +20,8 @@ class Table(NamedTuple):
 def table(flags: str, values: str) -> Table:
     """Return a table written as ``letter:name letter:name name``: the flags, and what takes a value."""
     pairs = [word.partition(":")[::2] for word in f"{flags} {values}".split()]
-    names = [{word.rpartition(":")[2] for word in text.split()} for text in (flags, values)]
-    return Table(*names, {letter: name for letter, name in pairs if name})
+    named, valued = ({word.rpartition(":")[2] for word in text.split()} for text in (flags, values))
+    return Table(named, valued, {letter: name for letter, name in pairs if name})
 
 
 SBATCH = table(
