@@ -81,13 +81,8 @@ def test_running_and_pending_and_error() -> None:
     held = queued(answer, job("held"))  # ranges with holes
     assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
     assert {task.state for task in held.values()} == {State.HELD}
-
-
-def test_gone_is_empty_and_no_answer_is_unknown() -> None:
-    assert sge.parse_queue(captured("sge/qstat-empty")) == ()
-    assert sge.parse_queue(captured("sge/qstat-unreachable")) is None
-    assert sge.parse_queue(Completed(("qstat",), 0, "<job_info><queue", "")) is None
-    assert sge.parse_queue(Completed(("qstat",), 0, "", "")) is None
+    for cut in ("<job_info><queue", ""):
+        assert sge.parse_queue(Completed(("qstat",), 0, cut, "")) is None
 
 
 @pytest.mark.parametrize(
@@ -144,12 +139,6 @@ def test_the_last_attempt_counts() -> None:
     first = next(r for r in answer.stdout.split("=" * 62) if f"jobnumber    {retried} " in r)
     (task,) = sge.parse_accounting(Completed(("qacct",), 0, first, "")) or ()
     assert (task.ended, task.exit_status) == (False, 99)
-
-
-def test_not_known_yet_is_not_unreachable() -> None:
-    assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
-    assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
-    assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
 
 
 def record(**fields: str) -> Completed:
