@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import keyed
-from jobkit.core.paths import cache_dir
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
@@ -354,8 +354,12 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     ``nodes_tell``: whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    yield machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
-    yield machine.cache(shared=shared)
+    readers = "only you can read them (site file: group_can_read)"
+    if case.site.group_can_read:
+        readers = "your group can read them"
+    place = "--runs-dir FOLDER, or `runs_dir` in the site file"
+    yield machine.folder_of("run folders", case.runs_dir, place, shared=shared, more=f"; {readers}")
+    yield machine.folder_of("cache", cache_dir(), f"export {CACHE_VARIABLE}=FOLDER", shared=shared)
     if case.given:
         yield machine.text(case.spec, case.base)
     if case.program and (program := machine.program_here(case.program, case.staged_program)):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError, UnknownError
@@ -74,9 +77,8 @@ def asked_queues(resources: Resources, site: Site) -> RequestedQueues | None:
 class InitResources:
     """The resources of a first sweep."""
 
-    # `queue`, `cpu_queue`: for work with and without a GPU; ``None`` if no known queue accepts jobs
-    queue: Queue | None
-    cpu_queue: Queue | None
+    queue: Queue  # for work with a GPU; without a name if no known queue accepts jobs
+    cpu_queue: Queue | None  # for work without one
     gpus: int  # `gpus`, `gpu_type`: for one point; the type if the scheduler reports types
     gpu_type: str | None
     environment: str | None  # the parallel environment for several CPUs on one node
@@ -93,65 +95,54 @@ def choose(survey: Survey, queue: str | None = None) -> InitResources:
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
     settled = next((candidate for candidate in known if candidate.name == queue), None)
-    chosen = settled or gpu_queue(known) or cpu_queue(known)
-    gpus = chosen.gpus if chosen else {}
+    cpu_queue = _best_queue(known, gpus=False)
+    chosen = settled or _best_queue(known, gpus=True) or cpu_queue
     environment = _environment(survey.one_node, chosen)
-    per_slot = gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
+    chosen = chosen or Queue(name="")
+    per_slot = chosen.gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     one_cpu = per_slot or (survey.resources is not None and environment is None)
-    walltime_s = 600
-    cpus = 2
+    memory_bytes = 8 * GIB
+    while memory_bytes > max(chosen.memory_bytes or memory_bytes, GIB):
+        memory_bytes //= 2
     return InitResources(
         queue=chosen,
-        cpu_queue=cpu_queue(known),
-        gpus=int(bool(gpus)),
+        cpu_queue=cpu_queue,
+        gpus=int(bool(chosen.gpus)),
         # the most frequent on a node: points on different types cannot be compared
-        gpu_type=max(filter(None, gpus), key=lambda kind: gpus[kind], default=None),
+        gpu_type=max(filter(None, chosen.gpus), key=chosen.gpus.__getitem__, default=None),
         environment=environment,
-        cpus=1 if one_cpu else min(cpus, (chosen.cpus if chosen else None) or cpus),
-        memory_bytes=_memory(chosen),
-        walltime_s=int(min(walltime_s, (chosen.walltime_s if chosen else None) or walltime_s)),
+        cpus=1 if one_cpu else min(2, chosen.cpus or 2),
+        memory_bytes=memory_bytes,
+        walltime_s=int(min(600, chosen.walltime_s or 600)),
         account=(survey.account or next(iter(survey.accounts or ()), None)) if survey.must_charge else None,
     )
 
 
 def spelt(choice: InitResources, requests: Requests) -> InitResources:
     """Return a choice without all that a site has no header line for: a spec with it would be refused."""
-    least: dict[str, Any] = {"queue": None, "gpus": 0, "gpu_type": None, "cpus": 1, "account": None}
+    least: dict[str, Any] = {"queue": Queue(name=""), "gpus": 0, "gpu_type": None, "cpus": 1, "account": None}
     lacking = {name: value for name, value in least.items() if getattr(requests, name) is None}
     return replace(choice, **lacking)
 
 
-def gpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work on a GPU: open to all, the default, named after GPUs, the largest."""
+def _best_queue(known: Sequence[Queue], *, gpus: bool) -> Queue | None:
+    """Return the queue for work with or without a GPU.
+
+    Open to all, the default, named after GPUs or not, with the most GPUs or with none.
+    """
 
     def order(queue: Queue) -> tuple[bool, bool, bool, int]:
-        size = max(queue.gpus.values()) * max(queue.nodes, 1)
-        return bool(queue.whom), not queue.default, "gpu" not in queue.name.lower(), -size
+        number = max(queue.gpus.values(), default=0) * max(queue.nodes, 1)
+        named = "gpu" in queue.name.lower()
+        return bool(queue.whom), not queue.default, named is not gpus, -number if gpus else bool(number)
 
-    return min((queue for queue in known if queue.gpus), key=order, default=None)
-
-
-def cpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
-
-    def order(queue: Queue) -> tuple[bool, bool, bool, bool]:
-        return bool(queue.whom), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
-
-    return min(known, key=order, default=None)
+    return min((queue for queue in known if queue.gpus or not gpus), key=order, default=None)
 
 
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
     fit = [name for name in one_node if queue is None or name in queue.environments]
     plain = re.compile(r"smp|shm|thread|openmp|omp", re.IGNORECASE)
     return min(fit, key=lambda name: (not plain.search(name), len(name), name), default=None)
-
-
-def _memory(queue: Queue | None) -> int:
-    most = queue.memory_bytes if queue else None
-    size = 8 * GIB
-    while most is not None and size > max(most, GIB):
-        size //= 2
-    return size
 
 
 COMMENT_COLUMN, WIDTH = 44, 110
@@ -200,9 +191,7 @@ def scalar(text: str) -> str:
     reserved = text.lower() in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
     if bare and not reserved:
         return text
-    quoted = re.sub(r'["\\]', r"\\\g<0>", text)
-    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
-    return f'"{"".join(shown)}"'
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=math.inf).strip()
 
 
 def word(queue: Queue | None) -> str:
@@ -281,7 +270,7 @@ def _table(survey: Survey) -> Iterator[str]:
 
 def _why(choice: InitResources, survey: Survey) -> str:
     noun, queue = survey.queue_noun, choice.queue
-    if queue is None:
+    if not queue.name:
         return f"the scheduler's default: no {noun} is known that takes your jobs"
     if not queue.gpus:
         return f"no {noun} that takes your jobs has GPUs"
@@ -406,13 +395,13 @@ def spec_text(
 
 
 def _resources(choice: InitResources, survey: Survey) -> Iterator[str]:
-    queue, counter = choice.queue or Queue(name=""), survey.gpus
-    if (name := word(choice.queue)) != "null":
+    queue, counter = choice.queue, survey.gpus
+    if (name := word(queue)) != "null":
         yield line(f"  queue: {name}", f"the site file lists all {survey.queue_noun}s")
     yield line(
         f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "no GPU is known: points run on CPUs"
     )
-    if choice.queue and choice.gpu_type:
+    if queue.name and choice.gpu_type:
         others = [kind for kind in queue.gpus if kind and kind != choice.gpu_type]
         note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
         named = line(f"  gpu_type: {scalar(choice.gpu_type)}", note)

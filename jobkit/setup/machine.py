@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
-from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
@@ -55,24 +55,12 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     return missing("commands", f"not on PATH: {', '.join(absent)}", hint)
 
 
-def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
-    """Return whether run folders and their logs can be written, and who can read them.
+def folder_of(name: str, folder: Path, place: str, *, shared: bool, more: str = "") -> Finding:
+    """Return whether a folder, such as the cache, can be written; if it is ``shared`` nodes must see it.
 
-    ``shared``: whether nodes must see them.
-    ``group``: whether the site opens them for the group.
+    ``place``: what names another place for it.
     """
-    hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    readers = "your group can read them" if group else "only you can read them (site file: group_can_read)"
-    return _folder("run folders", folder, hint, shared=shared, more=f"; {readers}")
-
-
-def cache(*, shared: bool) -> Finding:
-    """Return whether the cache of texts and models can be written, and is likely to be seen by nodes."""
-    hint = f"name another place: export {CACHE_VARIABLE}=FOLDER"
-    return _folder("cache", cache_dir(), hint, shared=shared)
-
-
-def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
+    hint = f"name another place: {place}"
     there = folder
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())

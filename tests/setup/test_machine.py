@@ -45,21 +45,25 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
     assert machine.commands(by_name("local"), "points run here").said == "points run here"
 
 
+def folder(path: Path, *, shared: bool) -> Finding:
+    return machine.folder_of("run folders", path, "--runs-dir", shared=shared)
+
+
 def test_where_run_folders_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
-    found = machine.run_folders(tmp_path / "a" / "runs", shared=False, group=False)
+    found = folder(tmp_path / "a" / "runs", shared=False)
     assert found.status is Status.OK
     assert "GiB free" in found.said
     assert not (tmp_path / "a").exists(), "it is not made"
     (tmp_path / "locked").mkdir(mode=0o500)
-    locked = machine.run_folders(tmp_path / "locked" / "runs", shared=False, group=False)
+    locked = folder(tmp_path / "locked" / "runs", shared=False)
     assert locked.status is (Status.OK if os.geteuid() == 0 else Status.MISSING)
-    nowhere = machine.run_folders(Path("/proc/runs"), shared=True, group=False)
+    nowhere = folder(Path("/proc/runs"), shared=True)
     assert nowhere.status is Status.MISSING
     assert nowhere.said.startswith("nothing can be written in /proc: ")
     assert "--runs-dir" in nowhere.hint
     monkeypatch.setattr(machine, "LITTLE_BYTES", shutil.disk_usage(tmp_path).total * 2)
-    assert machine.run_folders(tmp_path, shared=False, group=False).status is Status.WARNING, "nearly full"
+    assert folder(tmp_path, shared=False).status is Status.WARNING, "nearly full"
 
 
 def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
@@ -70,10 +74,10 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
     monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
     for kind, status in (("ext4", Status.WARNING), ("nfs4", Status.OK), ("newfs", Status.OK)):
         mounts.write_text(f"22 1 0:1 / / rw - {kind} x rw\n", encoding="utf-8")
-        found = machine.cache(shared=True)
+        found = folder(tmp_path, shared=True)
         assert found.status is status, kind
         assert f"on {kind}" in found.said
-        assert machine.cache(shared=False).status is Status.OK
+        assert folder(tmp_path, shared=False).status is Status.OK
 
 
 SWEEP = "jobkit sweep first.yaml --set name=x"
