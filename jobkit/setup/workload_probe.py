@@ -170,10 +170,11 @@ class _Subject:
     options: Mapping[str, Value]
     device: str
     threads: int
+    queries: str | None
 
     def work(self, paragraphs: Sequence[str], params: Mapping[str, Value]) -> _Pass:
         """Load a new workload and have it do the text."""
-        workload = own.open_workload(self.name, self.folder)
+        workload = own.open_workload(self.name, self.folder, queries=self.queries)
         opens = workload.NEEDS_MODEL or uses_torch()
         device = open_device(self.device) if opens else Device(self.device)
         began_s = time.perf_counter()
