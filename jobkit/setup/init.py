@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError, UnknownError
@@ -191,7 +188,9 @@ def scalar(text: str) -> str:
     reserved = text.lower() in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
     if bare and not reserved:
         return text
-    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=math.inf).strip()
+    quoted = re.sub(r'["\\]', r"\\\g<0>", text)
+    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+    return f'"{"".join(shown)}"'
 
 
 def word(queue: Queue | None) -> str:
