@@ -317,14 +317,14 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
         asked = [check for check in checks if str(script) in check.argv]
         env = query_environment(case.scheduler)
         answers = [(check, shell.run(check.argv, env=env, timeout_s=20.0)) for check in asked]
-    refused = [text for check, answer in answers if (text := check.refusal(answer))]
+    refused = [text for check, answer in answers if (text := check.refusal(request, answer))]
     if refused:
         hint = "change the site file's `requests` or `options`"
         if any(finding.status is Status.MISSING for finding in findings):
             hint = "fix what is missing above first"
         yield missing("job", "\n".join(refused), hint)
     elif answers:
-        outlook = [text for check, answer in answers if (text := check.outlook(answer))]
+        outlook = [text for check, answer in answers if (text := check.outlook(request, answer))]
         yield fine("job", "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 

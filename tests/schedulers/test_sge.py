@@ -212,7 +212,7 @@ ANSWERS = {"qconf_sq": "queues", "qconf_sc": "complexes", "qsub_w": "verify-ok",
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"sge/{file}") for name, file in ANSWERS.items()} | others
     asked = sge.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
+    said = [check.refusal(request, answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
     return [text for text in said if text]
 
 

@@ -315,7 +315,8 @@ def asked_first(check: Check) -> str:
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
     asked = slurm.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers[asked_first(check)]) for check in asked if asked_first(check) in answers]
+    named = [(check, answers[asked_first(check)]) for check in asked if asked_first(check) in answers]
+    said = [check.refusal(request, answer) for check, answer in named]
     return [text for text in said if text]
 
 
@@ -341,35 +342,37 @@ def test_when_the_first_would_start_is_reported() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
         r"Slurm estimates a start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: earlier if .*, later if .*",
-        tested.outlook(captured("slurm/test-only-ok")),
+        tested.outlook(REQUEST, captured("slurm/test-only-ok")),
     )
-    assert tested.outlook(captured("slurm/test-only-partition")) == ""
+    assert tested.outlook(REQUEST, captured("slurm/test-only-partition")) == ""
 
 
 def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() -> None:
-    maintenance = slurm.checks("job.sh", ARRAY, replace(REQUEST, walltime_s=20 * 3600))[-1]
+    request = replace(REQUEST, walltime_s=20 * 3600)
+    maintenance = slurm.checks("job.sh", ARRAY, request)[-1]
 
     def said(hours: float, flags: str) -> str:
         start = datetime.now() + timedelta(hours=hours, seconds=30)  # noqa: DTZ005 - Slurm's are local
         row = f"ReservationName=m StartTime={start:%Y-%m-%dT%H:%M:%S} NodeCnt=2 Flags={flags} Users=root\n"
-        return maintenance.outlook(Completed(("scontrol",), 0, row, ""))
+        return maintenance.outlook(request, Completed(("scontrol",), 0, row, ""))
 
     assert said(3, "MAINT,ALL_NODES").endswith("only a walltime below 03:00:00 can start there before it")
     assert [said(3, "DAILY"), said(-1, "MAINT"), said(30, "MAINT")] == ["", "", ""]
-    assert maintenance.outlook(Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+    assert (
+        maintenance.outlook(request, Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+    )
 
 
 def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
     """``sbatch --test-only`` refuses it, in the words of a request that no node has; sbatch takes it."""
     no_node = "allocation failure: Requested node configuration is not available\n"
     answer = replace(captured("slurm/sinfo-down"), status=1, stderr=no_node)
-    tested = [
-        slurm.checks("job.sh", ARRAY, replace(REQUEST, queue=queue))[1] for queue in (None, "gpu", "none")
-    ]
+    tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
+    requests = [replace(REQUEST, queue=queue) for queue in (None, "gpu", "none")]
     drained = "is up: n[1-2] drained: fan broken: jobs wait for one"
     words = [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
-    assert [check.outlook(answer) for check in tested] == words
-    assert [check.refusal(answer) for check in tested] == [
+    assert [tested.outlook(request, answer) for request in requests] == words
+    assert [tested.refusal(request, answer) for request in requests] == [
         None,
         None,
         f"sbatch refuses the job: {no_node.strip()}",
@@ -379,9 +382,9 @@ def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
     request = replace(REQUEST, queue="gpu-short,gpu", walltime_s=7200)
     partitions_asked = slurm.checks("job.sh", ARRAY, request)[0]
-    said = partitions_asked.outlook(captured("slurm/other-nodes"))
+    said = partitions_asked.outlook(request, captured("slurm/other-nodes"))
     assert said == "not in every queue: walltime 02:00:00 is longer than gpu-short allows: at most 00:30:00"
-    assert partitions_asked.outlook(Completed(("sinfo",), 1, "", "")) == ""
+    assert partitions_asked.outlook(request, Completed(("sinfo",), 1, "", "")) == ""
 
 
 def test_what_is_right_or_unknown_is_not_refused() -> None:
