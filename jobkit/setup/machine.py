@@ -173,9 +173,6 @@ class SiteRequest:
         return asked_for(self.request.queue, survey.queues or (), survey.queue_noun)
 
 
-SiteProbe = Callable[[Survey, SiteRequest], Finding | None]
-
-
 def controller(survey: Survey) -> Finding:
     """Return whether the scheduler answers: without it nothing else can be found out."""
     product = f"{survey.product} {survey.version}".strip()
