@@ -404,7 +404,6 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
-        container=image,
     )
 
 

@@ -389,7 +389,6 @@ class NodeRequest:
     on_node: bool  # whether the machine is one that runs points
     jobkit: str  # the version that submits
     given: bool = True  # whether the user's spec asks for all this
-    container: str = ""  # the image in which the worker runs; empty for none
 
 
 NodeProbe = Callable[[Facts, NodeRequest], Finding | None]
@@ -517,12 +516,13 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if found is None:
         return None
     name, needs = found["name"], found.get("interpreter")
-    where = f"in {wanted.container}" if wanted.container else "here"
+    image = facts.said.get("container")
+    where = f"in {image}" if image else "here"
     if found.get("path") and (not needs or found.get("interpreter_path")):
         python = f"; `python` in it is {found['python']}" if found.get("python") and name != "python" else ""
         return fine("program", f"{name} is {found['path']}{python}")
     hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
-    if wanted.container:
+    if image:
         hint = "add it when you build the image, or stage it (workload.files)"
     absent = name
     if needs and found.get("path"):
