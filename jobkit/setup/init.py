@@ -26,6 +26,7 @@ from jobkit.schedulers.survey import (
     Consumable,
     Queue,
     RequestedQueues,
+    Resource,
     Survey,
     asked_for,
     gpu_counts,
@@ -315,12 +316,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelt: _Spelt = {}
     others = (resource.name for resource in known if resource is not gpus)
     alike = [name for name in others if re.search("gpu|cuda", name)]
-    counted = {
-        Consumable.NOT: "not counted",
-        Consumable.SLOT: "counted for each slot",
-        Consumable.JOB: "counted for each job",
-    }
-    note = f"{source}: {counted[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
+    note = f"{source}: {_counted(gpus)}" if gpus else f"{source} names nothing that counts GPUs"
     spelt["gpus"] = f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike)
 
     environment = choice.environment
@@ -330,7 +326,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelling = f"{survey.environment_option} {environment} {{cpus}}" if environment else None
     spelt["cpus"] = spelling, _and_others(note, [name for name in every if name != environment])
 
-    note = f"{source}: {counted[memory[0].counted]}" if memory else f"{source} names no memory"
+    note = f"{source}: {_counted(memory[0])}" if memory else f"{source} names no memory"
     note += f"; {NOTHING_HOLDS}" if not memory or memory[0].holds_nothing else ""
     note = _and_others(note, [resource.name for resource in survey.memory[1:]])
     spelt["memory"] = f"{option} {memory[0].name}={{memory}}" if memory else None, note
@@ -339,6 +335,10 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     note = "BOOL, EXCL" if alone else "no host has a resource with the relation EXCL"
     spelt["exclusive"] = f"{option} {alone.name}=true" if alone else None, f"{source}: {note}"
     return spelt
+
+
+def _counted(resource: Resource) -> str:
+    return "not counted" if resource.counted is Consumable.NOT else f"counted for each {resource.counted}"
 
 
 SPEC_NAME = "first.yaml"
