@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from tests.fakes.common.model import ENDED, ENDING, ERROR, PENDING, RUNNING, Job
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured, iso, numbers
 from tests.fakes.sge.options import header, merged, parse
-from tests.fakes.sge.rules import FAILED, QUEUES, ahead, named, stop
+from tests.fakes.sge.rules import FAILED, ahead, named, stop
 
 
 def qsub(store: Store, arguments: list[str]) -> Answer:
@@ -298,17 +297,10 @@ def qconf(store: Store, arguments: list[str]) -> Answer:
     if verb == "-sc":
         return Answer(captured("sge", "complexes"))
     if verb == "-sq":
-        return Answer(_lines(_queues(name)))
+        return Answer(_lines(captured("sge", "lab-queues")))
     if (verb, name) == ("-sp", "smp"):
         return Answer(captured("sge", "lab-pe-smp"))
     raise Refused(f'error: invalid option argument "{verb}"\n')
-
-
-def _queues(name: str) -> str:
-    blocks = captured("sge", "queues").split("\n\n")
-    named = {block.split()[1]: block for block in blocks if block.split()[1:2]}
-    found = [named[queue] for queue in QUEUES if any(fnmatchcase(queue, word) for word in name.split(","))]
-    return "\n\n".join(block.rstrip("\n") for block in found) + "\n"
 
 
 def _lines(text: str) -> str:
