@@ -100,12 +100,12 @@ def test_what_it_declares_counts_in_every_room(
     assert is_fault("=>> PBS: no such job")
     monkeypatch.setattr(pbs, "lint", lambda _: ())
     assert [*lint("#!/bin/bash\n#PBS -N x\n").found] == ["pbs"]
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(f"{SPEC}scheduler: pbs\n", encoding="utf-8")
     for words, reason in (
         (("--set", "resources.options={pbs: [-N x]}"), "change name"),
         (("--dry-run", "--runs-dir", "a,b"), "with ,"),
     ):
-        refused = commands.jobkit("sweep", "spec.yaml", "--scheduler", "pbs", *words, cwd=tmp_path)
+        refused = commands.jobkit("sweep", "spec.yaml", *words, cwd=tmp_path)
         assert (refused.returncode, reason in refused.stderr) == (2, True), refused.stderr
 
 
