@@ -133,7 +133,11 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
             hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
         return (missing if sweep else warning)("model", message, hint)
     message = f"{found.name} at {found.path}{f' ({found.caveat})' if found.caveat else ''}"
-    if found.fingerprint == models.NOT_BUILT:
+    unbuilt = found.fingerprint == models.NOT_BUILT
+    if stanza and found.stand_in:
+        built = "will be built by the sweep" if unbuilt else "is"
+        message = f"{found.name} is not here; the {found.size} stand-in {built} at {found.path}"
+    elif unbuilt:
         message = f"{found.name} is not here; {found.caveat}: will be built at {found.path}"
     if stand_in or not found.stand_in:
         return fine("model", message)

@@ -95,7 +95,7 @@ TRY = f"{SWEEP} --stand-in"
             ModelSpec(fallback="stand-in"),
             SWEEP,
             Status.WARNING,
-            ["en is not here; STAND-IN model: will be built at", "tune and apply refuse it"],
+            ["the full stand-in will be built by the sweep", "tune and apply refuse it"],
         ),
         (ModelSpec(size="tiny"), SWEEP, Status.MISSING, ["only the stand-in has the size 'tiny'"]),
     ],
@@ -119,7 +119,7 @@ def test_a_model_that_is_there(
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
     found = machine.model(spec, Path(), SWEEP)
-    assert found.said.startswith(f"en at {kept_cache}")
+    assert "the tiny stand-in is at /" in found.said
     assert advice([found], "again", "then", nodes=False).startswith("A sweep will work, with the")
     own = spec.model_copy(update={"find_max": FindMax(), "text": "letters.txt"})
     assert machine.model(own, Path(), SWEEP).status is Status.MISSING
