@@ -1,6 +1,6 @@
 """Read a corpus by the kind of its files: decompressed streams, paragraphs on a node, pieces for the plan.
 
-Standard library only.
+Standard library only; planning finds the paragraphs of text with numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError, file_error
@@ -32,6 +32,7 @@ from jobkit.core.paragraphs import (
 )
 from jobkit.extensions.corpus import tables
 from jobkit.extensions.corpus.plan import Columns, Corpus, Piece, Source
+from jobkit.extensions.corpus.scan_text import Found, count_lines, find_paragraphs, first_gap, last_gap
 from jobkit.extensions.corpus.streams import (
     AUTO,
     BrokenError,
@@ -155,7 +156,7 @@ def _cut_spans(text: str, split: int) -> Iterator[tuple[int, int]]:
 
 LONGEST_BYTES = 2**26  # the longest paragraph of a text file, and the longest line of a JSONL file
 TEXT_BLOCK_BYTES = 2**21
-"""Bytes that are read at once."""
+"""Bytes that are read at once: fewer cost calls of numpy, more cost memory and cache misses."""
 LINE_BLOCK_BYTES = 2**20
 WINDOW_BYTES = 2**16
 
@@ -339,28 +340,30 @@ class Reader(Protocol):
         ...
 
 
-_BLANK = b"|".join(
-    chr(code).encode() for code in range(0x3001) if chr(code).isspace() and code not in {10, 13}
-)
-_GAP = re.compile(rb"(?:\n|\r(?!\n))(?:%b)*(?:\r?\n|\r(?!\n|\Z))" % _BLANK)
-"""The end of a line and a whole blank line after it; the end of a block may be within a ``\\r\\n``."""
-
-
 class _Text(Reader):
     endings, item, back = (".txt",), "paragraph", 0
 
     def next_item(self, data: bytes) -> int:
-        gap = _GAP.search(data)
-        return gap.end() if gap else 0
+        return first_gap(data)
 
     def scan(self, part: ScanPart, seen: Callable[[bytes], object]) -> None:
         if part.begin == 0:
             part.documents = 1
             part.ids += id_hash(part.file.name)
+        place = part.begin
         with _opened(part, seen) as stream:
-            part.end = part.begin
             for data in blocks(stream):
-                _add_pieces(data, part)
+                if not data.isascii():
+                    try:
+                        data.decode()
+                    except UnicodeDecodeError as error:
+                        line = part.lines + count_lines(data[: error.start]) + 1
+                        raise BrokenError(f"not UTF-8 at byte {place + error.start}", line) from error
+                skip = len(BOM) if place == 0 and data.startswith(BOM) else 0
+                part.given += bool(skip)
+                _add_pieces(data[skip:] if skip else data, part, place + skip)
+                place += len(data)
+        part.end = place
 
     def names(self, part: ScanPart) -> Iterator[tuple[int, str]]:
         yield 0, part.file.name
@@ -377,7 +380,6 @@ class _Text(Reader):
 
 
 def blocks(stream: Stream) -> Iterator[bytes]:
-    """Yield the bytes of a text; a block ends with a blank line, and no line end of it is cut."""
     rest = b""
     while True:
         asked = max(TEXT_BLOCK_BYTES, len(rest))
@@ -387,76 +389,71 @@ def blocks(stream: Stream) -> Iterator[bytes]:
             if data:
                 yield data
             return
-        end, begin = 0, len(data)
-        while begin and not end:  # mostly the last lines suffice
-            begin = max(0, min(begin, len(data) - 2**16) - 7 * (len(data) - begin))
-            for gap in _GAP.finditer(data, begin):
-                end = gap.end()
+        end = last_gap(data)
         if end:
             yield data[:end]
         rest = data[end:]
         refuse_long(len(rest), "paragraph")
 
 
-def _add_pieces(data: bytes, part: ScanPart) -> None:
-    """Add the pieces of a block, which begins at the end of the part."""
-    if part.end == 0 and data.startswith(BOM):
-        part.end, part.given, data = len(BOM), 1, data.removeprefix(BOM)
-    try:
-        given = data.decode()
-    except UnicodeDecodeError as error:
-        line = part.lines + _with_newlines(data[: error.start].decode()).count("\n") + 1
-        raise BrokenError(f"not UTF-8 at byte {part.end + error.start}", line) from error
-    lines = _with_newlines(given)
-    found, first = _find(given, lines, part.split), 0
-    while first < len(found):
-        start = found[first].start
-        last = max(first + 1, bisect_right(found, start + part.target, key=lambda one: one.end))
-        end, lengths = found[last - 1].end, [one.characters for one in found[first:last]]
-        place = {
-            "first_paragraph": part.paragraphs + first,
-            "first_character": part.given + found[first].before,
-        }
-        digest = hashlib.sha256(data[start:end]).hexdigest()
-        part.pieces.append(_piece(part.end + start, part.end + end, lengths, digest, **place))
-        first = last
-    part.lines += lines.count("\n") + (lines[-1:] not in {"", "\n"})
-    part.paragraphs += len(found)
-    part.given += len(given)
-    part.end += len(data)
+def _add_pieces(data: bytes, part: ScanPart, place: int) -> None:
+    """Add the pieces of a block, which begins at a place of the file, without the mark of UTF-8."""
+    import numpy as np
+
+    found = find_paragraphs(data)
+    refuse_long(int((found.ends - found.starts).max(initial=0)), "paragraph")
+    if part.split and found.counts.max(initial=0) > part.split:
+        found = _cut_found(found, data, part.split)
+    starts, ends, counts = found.starts.tolist(), found.ends.tolist(), found.counts
+    part.lines += found.lines
+    if starts:
+        cuts = [0]
+        while cuts[-1] < len(starts):
+            cuts.append(max(cuts[-1] + 1, bisect_right(ends, starts[cuts[-1]] + part.target)))
+        columns = (
+            cuts,
+            cuts[1:],
+            found.before[cuts[:-1]].tolist(),
+            np.add.reduceat(counts, cuts[:-1]).tolist(),
+            np.maximum.reduceat(counts, cuts[:-1]).tolist(),
+        )
+        for first, last, before, characters, longest in zip(*columns, strict=False):
+            start, end = starts[first], ends[last - 1]
+            piece = Piece(
+                source=0,
+                start=place + start,
+                end=place + end,
+                first_paragraph=part.paragraphs + first,
+                first_character=part.given + before,
+                paragraphs=last - first,
+                characters=characters,
+                longest=longest,
+                sha256=hashlib.sha256(memoryview(data)[start:end]).hexdigest(),
+            )
+            part.pieces.append(piece)
+    part.paragraphs += len(starts)
+    part.given += found.total
 
 
-def _with_newlines(given: str) -> str:
-    r"""Return a text with ``\n`` line ends in which each character has the place that it had."""
-    return given.replace("\r\n", " \n").replace("\r", "\n") if "\r" in given else given
+def _cut_found(found: Found, data: bytes, split: int) -> Found:
+    """Return the paragraphs of a block after the long ones were cut."""
+    import numpy as np
 
-
-class _Found(NamedTuple):
-    """A paragraph of a block."""
-
-    start: int  # its first byte
-    end: int  # the byte behind it
-    before: int  # how many characters of the block, as given, are before it
-    characters: int
-
-
-def _find(given: str, lines: str, split: int) -> list[_Found]:
-    size = len if given.isascii() else lambda text: len(text.encode())
-    returns = "\r" in given
-    found, end, known = list[_Found](), 0, 0  # so many bytes have the first ``known`` characters
-    for before, after in spans(lines):
-        start = end + size(given[known:before])
-        end, known = start + size(given[before:after]), after
-        refuse_long(end - start, "paragraph")
-        characters = after - before - (given.count("\r\n", before, after) if returns else 0)
-        if not split or characters <= split:
-            found.append(_Found(start, end, before, characters))
+    rows: list[tuple[int, int, int, int]] = []
+    for start, end, count, before in np.stack(
+        (found.starts, found.ends, found.counts, found.before), 1
+    ).tolist():
+        if count <= split:
+            rows.append((start, end, count, before))
             continue
-        for part in numbered("", given[before:after], 0, before, split):
-            stop = start + size(given[part.offset : given_offset(part, len(part.text))])
-            found.append(_Found(start, stop, part.offset, len(part.text)))
-            start = stop
-    return found
+        given, at = data[start:end].decode(), start
+        cuts = [(one.offset, len(one.text)) for one in numbered("", given, 0, 0, split)]
+        for (offset, length), (after, _) in pairwise([*cuts, (len(given), 0)]):
+            size = len(given[offset:after].encode())
+            rows.append((at, at + size, length, before + offset))
+            at += size
+    starts, ends, counts, befores = np.array(rows).T
+    return found._replace(starts=starts, ends=ends, counts=counts, before=befores)
 
 
 class _Rows(Reader):

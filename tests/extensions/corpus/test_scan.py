@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.extensions.corpus import readers
+from jobkit.extensions.corpus import readers, scan_text
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, given_offset
@@ -113,6 +113,11 @@ def test_a_long_text_in_the_usual_blocks(tmp_path: Path) -> None:
     read = scan(find_sources([str(path)]), processes=1)
     found = [one.text for one in read_all(tmp_path, plan(tmp_path, read, 4))]
     assert found == reference(read_as_text(data))
+
+
+def test_white_space_is_what_strip_strips() -> None:
+    known = {chr(code) for code in scan_text.WHITE_ASCII} | {char.decode() for char in scan_text.WHITE_WIDE}
+    assert known == {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
 
 
 BLANKS = "\u2003" * 50
