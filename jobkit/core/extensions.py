@@ -86,7 +86,7 @@ EXTENSIONS: dict[str, Extension] = {
     ),
     "profile": Extension(
         work=Part(f"{HERE}.profile.work:WORK"),
-        packages=Part(f"{HERE}.profile.packages:refuse_missing_profiler"),
+        packages=Part(f"{HERE}.profile.work:refuse_missing_profiler"),
     ),
     "other_logs": Extension(
         logs="*.gpu-report",

@@ -100,16 +100,14 @@ def test_an_earlier_name_of_an_option_is_refused_with_that_of_today(
         (["models", "list", "--json"], "jobkit models does it"),
         (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
         (["doctor", "gone.sh", "--all"], "jobkit lint gone.sh"),
-        (["doctor", "script"], "jobkit lint script"),
         (["doctor", "./tagger.py:tag"], "check ./tagger.py:tag does"),
         (["doctor", "stanza-ner", "--json"], "check stanza-ner does"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )
 def test_a_removed_command_says_what_does_it_now(
-    words: list[str], now: str, here: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], now: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "script").write_text("#!/bin/bash\n#SBATCH --mem=1G\n", encoding="utf-8")
     assert cli._exit_code(words) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert " is removed: " in said

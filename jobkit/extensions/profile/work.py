@@ -20,14 +20,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import frozen
 from jobkit.core.knobs import CUDA
 from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
 from jobkit.worker.failure import Cause, TryFailed
 from jobkit.worker.record import PointWork, Recording, Task
+
+if TYPE_CHECKING:
+    from jobkit.spec.sweep_spec import SweepSpec
 
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
@@ -285,6 +289,11 @@ class ProfiledWork(PointWork):
 
 
 WORK = ProfiledWork()
+
+
+def refuse_missing_profiler(spec: SweepSpec) -> None:
+    if why := missing(spec.profile):
+        raise JobkitError(f"profile: {why}", hint="the profiler python needs no package")
 
 
 def missing(profiler: str) -> str:

@@ -72,7 +72,7 @@ def _limit(tuning: Tuning) -> str:
     elif answer.limit == "text":
         advice = f"a longer text would keep more workers busy: {_longer(tuning)}"
     elif answer.limit == "memory":
-        advice = "a GPU with more memory would help" if goal.on_gpu else "more resources.memory would help"
+        advice = "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
     elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
         advice = ways[answer.limit]
     elif goal.cpus > 1:
@@ -366,7 +366,7 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     if goal.short:
-        without = " or ".join(goal.simpler)
+        without = " or ".join(["MPS"] * goal.mps + ["shortcuts"] * (goal.shortcuts and not goal.fills_gpu))
         and_so = f", and so is the best setting without {without}" if without else ""
         assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""

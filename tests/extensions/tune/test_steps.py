@@ -350,8 +350,9 @@ def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_worker
     assert len({one.key for one in order}) == len(order)
 
 
-def test_a_short_search_whose_finalists_fail_has_ended() -> None:
-    goal = replace(by("f1", goal=SHORT), fills_gpu=True, workers=1)
+@pytest.mark.parametrize(("metric", "workers"), [("f1", 1), ("items_per_s", 4)])
+def test_a_short_search_whose_finalists_fail_has_ended(metric: str, workers: int) -> None:
+    goal = replace(by(metric, goal=SHORT), fills_gpu=True, workers=workers)
     machine = Reporting(f1=lambda _: 0.9, refuses=(FINAL,))
     answer, order = searched(goal, machine)
     read = read_again(goal, machine, order)
