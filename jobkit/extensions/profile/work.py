@@ -130,7 +130,7 @@ class PythonProfiler:
     def pause(self, *, last: bool) -> None:  # noqa: ARG002 - as of the other profilers
         self._profile.disable()
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
+    def write(self, path: Path) -> tuple[list[ProfileCost], list[str]]:
         import pstats
 
         self._profile.dump_stats(path)
@@ -217,7 +217,7 @@ class TorchProfiler:
         if self._ranges:
             self._ranges.pop().__exit__(None, None, None)
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
+    def write(self, path: Path) -> tuple[list[ProfileCost], list[str]]:
         self._end()
         self._profile.export_chrome_trace(str(path))  # compressed, because its name ends in .gz
         with gzip.open(path, "rt", encoding="utf-8") as stream:
@@ -267,7 +267,7 @@ class ProfileRecording(Recording):
             self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
 
     def write(self, out: Path, try_number: int) -> None:
-        costs, notes = self._profiler.write(out / PROFILE_FILES[self._name], self._seconds)
+        costs, notes = self._profiler.write(out / PROFILE_FILES[self._name])
         lines = [*self._heading(try_number), *notes, "", *table(costs)]
         (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
