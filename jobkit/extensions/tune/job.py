@@ -339,7 +339,9 @@ def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[
     return [search, *([follow_job(1)] if follow else [])]
 
 
-def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool, detach: bool = False) -> int | None:
+def tune(
+    run: Prepared, goal: TuneGoal, check: Check, *, wait: bool = False, detach: bool = False
+) -> int | None:
     """Search here, or submit the search and the job that follows it; return as `launch.go`."""
     run_dir, spec = run.run_dir, run.spec
     note("\n".join(filter(None, (headline(goal, spec), _most(run, goal), launch.model_warning(run)))))

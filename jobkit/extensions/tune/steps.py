@@ -238,15 +238,12 @@ def propose(
     try:
         return kind(goal, result_of, tried).answer()
     except _NoResultError as end:
-        return end.candidate
+        following: Candidate = end.args[0]
+        return following
 
 
 class _NoResultError(Exception):
-    """Ends a search at the candidate that is to be measured next."""
-
-    def __init__(self, candidate: Candidate) -> None:
-        super().__init__()
-        self.candidate = candidate
+    """Ends a search at the candidate that is to be measured next, its argument."""
 
 
 @dataclass
