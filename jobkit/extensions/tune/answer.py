@@ -72,7 +72,7 @@ def _limit(tuning: Tuning) -> str:
         "failure": "the log of that point has the reason",
         "time": f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on",
         "text": f"a longer text would keep more workers busy: {_longer(tuning)}",
-        "memory": f"{'a GPU with more memory' if goal.mps else 'more resources.memory'} would help",
+        "memory": f"{'a GPU with more memory' if goal.on_gpu else 'more resources.memory'} would help",
     }
     return f"{answer.limit}: {answer.why}; {advice[answer.limit]}"
 
@@ -360,7 +360,7 @@ def _not_tried(tuning: Tuning) -> str:
         assumed.append("what is best at one number of workers is best at the other numbers")
         assumed.append("more workers past the limit are not faster")
     if goal.short:
-        without = " or ".join(["MPS"] * goal.mps + ["shortcuts"] * (goal.shortcuts and not goal.fills_gpu))
+        without = " or ".join(goal.simpler)
         and_so = f", and so is the best setting without {without}" if without else ""
         assumed.append(f"larger sizes are slower{and_so}")
     why = f", assumed: {'; '.join(assumed)}" if assumed else ""

@@ -293,7 +293,7 @@ def resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
 
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     """Return in two lines the limits of a search, and what the text has decided."""
-    number, noun = (spec.resources.gpus, "GPU") if goal.mps else (goal.workers * goal.cpus, "CPU")
+    number, noun = (spec.resources.gpus, "GPU") if goal.on_gpu else (goal.workers * goal.cpus, "CPU")
     settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
     held = f"{format_about(goal.budget_s)} of {format_count(number, noun)}"
     most = f"at most {settings} in {points}, {held}, up to {format_count(goal.workers, 'worker')}"

@@ -121,6 +121,16 @@ class TuneGoal:
         return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether it is the GPU that the settings share: then ``mps`` may be on."""
+        return self.mps
+
+    @property
+    def simpler(self) -> list[str]:
+        """What the best setting is compared without, unless the search is short."""
+        return ["MPS"] * self.mps + ["shortcuts"] * (self.shortcuts and not self.fills_gpu)
+
+    @property
     def fewest(self) -> int:
         """The repeats that a short search runs in any case; three have 0.28 times the interval of two.
 
