@@ -34,9 +34,8 @@ standard deviations of the ratio of speeds that scatter by 20 %."""
 SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
 """The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
 the last is the least of the plain loop, whose part is cut first."""
-LONGER, BETWEEN = 1.1, 0.03
-"""How many times as long as an earlier repeat the next one may take in a short search, and the share of its
-budget for the time between points."""
+LONGER = 1.1
+"""How many times as long as an earlier repeat the next one may take in a short search."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
 CALLS_A_WORKER = 8
@@ -270,6 +269,7 @@ class _Search:
     limit: str = ""  # as in `TuneAnswer`
     why: str = ""
     shortcuts: str = knobs.EXACT  # the value for the settings that are tried
+    between: ClassVar[float] = 0.0  # the share of the budget for the time between points
     among: ClassVar[float] = 1  # the assumed memory of one of several workers over the peak of one alone
 
     def answer(self) -> TuneAnswer:
@@ -654,7 +654,7 @@ class _Search:
         return {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
 
     def _left_s(self) -> float:
-        return self.goal.budget_s - sum(result.held_s for _, result in self.results)
+        return self.goal.budget_s * (1 - self.between) - sum(result.held_s for _, result in self.results)
 
 
 class _ShortSearch(_Search):
@@ -663,6 +663,7 @@ class _ShortSearch(_Search):
     It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
     """
 
+    between = 0.03
     # Of 16 workers on an H100 it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it
     # (tune-short.tar.xz). A search whose workers run out of memory tries fewer, also in the finals; a larger
     # figure would leave out workers that memory holds.
@@ -792,9 +793,6 @@ class _ShortSearch(_Search):
         of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
         every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
-
-    def _left_s(self) -> float:
-        return self.goal.budget_s * (1 - BETWEEN) - sum(result.held_s for _, result in self.results)
 
 
 def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
