@@ -42,13 +42,6 @@ def test_each_command_of_the_program_is_in_one_part_of_the_list() -> None:
     assert all(example.startswith(f"jobkit {name}") for name, (_, example) in command_list.FRONT.items())
 
 
-def test_the_front_page_names_all_but_the_rare_commands() -> None:
-    _, _, shown = CliRunner().invoke(cli.app, ["--help"]).stdout.partition("Commands:\n")
-    words = set(re.findall(r"[\w-]+", shown))
-    assert words >= command_list.LISTED.keys() - command_list.RARE.keys()
-    assert not words & command_list.RARE.keys()
-
-
 def test_a_page_is_printed_as_it_is_where_there_is_no_terminal() -> None:
     pages = {"spec": "spec", "lesson": "lesson/README", "lesson 2": "lesson/2-submit-watch-cancel"}
     for topic, page in pages.items():

@@ -18,7 +18,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     EVERY,
     EXACT,
-    MPS,
     OFF,
     ON,
     ORDER,
@@ -255,19 +254,6 @@ def test_its_answer_is_within_10_percent_of_the_best_of_all_settings(machine: Ma
     answer, order = searched(goal, machine)
     assert all(machine.run(one).outcome is Outcome.OK for one in order if one.phase != MEMORY)
     assert max(map(machine.speed, answer.finalists)) >= 0.9 * max(map(machine.speed, fits))
-
-
-def test_without_a_gpu_nothing_is_said_of_mps() -> None:
-    goal = replace(GOAL, mps=False, loop={**LOOP, "threads": 2}, workers=2)
-    _, order = searched(goal, Machine())
-    assert all(MPS not in one.params for one in order if one.phase != FINAL)
-
-
-def test_an_order_that_the_text_does_not_decide_is_compared() -> None:
-    goal = replace(NOW, order="text", other_order="sorted", padding={})
-    answer, order = searched(goal, Machine())
-    assert answer.finalists[0][ORDER] == "sorted"
-    assert [one.params[ORDER] for one in of_phase(order, SEARCH)].count("sorted") in {1, 2}
 
 
 def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
