@@ -71,7 +71,7 @@ EXTENSIONS: dict[str, Extension] = {
     "corpus": Extension(
         marks=("corpus.json", "plan.jsonl", "apply.json"),
         run=Part(f"{HERE}.corpus.standing:CORPUS"),
-        resume=Part(f"{HERE}.corpus.apply:CORPUS"),
+        resume=Part(f"{HERE}.corpus.resumption:RESUMPTION"),
         work=Part(f"{HERE}.corpus.work:WORK"),
         script=Part(f"{HERE}.corpus.shards:SCRIPT"),
         volume=Part(f"{HERE}.corpus.scan:volume"),
