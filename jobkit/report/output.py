@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
 
 from jobkit.answers.loads import NONE, read_lengths
-from jobkit.answers.memory import Memory, Prediction, memory_by_setting
+from jobkit.answers.memory import Memory, Prediction, Wanted, memory_by_setting
 from jobkit.answers.memory_line import Estimate, estimate
 from jobkit.answers.setting import Mean, Setting, other_knobs
 from jobkit.answers.speed import no_difference
@@ -113,9 +112,11 @@ def group_memory(collected: Collected, group: int, limit_bytes: int | None = Non
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows),
         collected.lengths(rows),
-        tuple(chain.from_iterable(collected.sources.trials.get(folder, ()) for folder in folders)),
-        asked_bytes=asked.pop() if len(asked) == 1 and limit_bytes is None else None,
-        limit_bytes=limit_bytes,
+        Wanted(
+            limit_bytes=limit_bytes,
+            asked_bytes=asked.pop() if len(asked) == 1 and limit_bytes is None else None,
+            tried=[trial for folder in folders for trial in collected.sources.trials.get(folder, ())],
+        ),
     )
     return found
 
@@ -130,10 +131,10 @@ def guess_of_file(rows: Sequence[Row], limit_bytes: int | None = None) -> Estima
     guess = estimate(
         [size for size, _ in peaks],
         [peak for _, peak in peaks],
-        None if first.point.device == CPU else limit_bytes or first.cell("gpu_capacity_bytes"),
+        None if first.point.device == CPU else limit_bytes or first.value("gpu_capacity_bytes"),
         model_bytes=model.value if model else 0.0,
     )
-    items_total = max(row.cell("items_total") or 0 for row in rows)
+    items_total = max(row.value("items_total") or 0 for row in rows)
     if guess.largest is None or guess.largest <= items_total:
         return guess
     text = f"the text has only {format_count(items_total, 'paragraph')}"
@@ -153,8 +154,8 @@ MOST_NAMES = 3
 
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
-    point, model, order, ran = group.point, group.point.model, group.cell("order"), group.cell
-    items = max((row.cell("items_total") or 0 for size in sizes for row in size.points), default=0)
+    point, model, order, ran = group.point, group.point.model, group.value("order"), group.value
+    items = max((row.value("items_total") or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     name, capacity, machine = ran("gpu"), ran("gpu_capacity_bytes"), ran("machine")
     if point.device == CPU:
@@ -318,33 +319,13 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     return tuple(lines)
 
 
-LEGENDS = {
-    "size": "n: points that succeeded; figures are means over them",
-    "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
-    "unknown": "± ?: spread unknown, because that half is larger than the mean",
-    "part": "(n=1): the mean is over that many points, because the other points lack this figure",
-    "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
-    "work": "total: of the work, no loading, no warm-up",
-    "single": "one repeat has no interval and cannot show a difference",
-    "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
-    "batch": "batch mean s: seconds of one call",
-    "p95": "batch p95 s: 95 in 100 calls take no longer",
-    "model": "model: CUDA context and weights",
-    "gpu": "GPU total: the peak of the whole run",
-    "ram": "RAM: the most resident memory of the worker",
-    "text": "text of padded: share of the padded characters that are text, not filling",
-    "energy": "energy: of the GPU over the work, with its idle power",
-    "net": "net: energy of the GPU over the work, less its idle power",
-    "front": "front: no other setting beats it in both time and energy",
-    "load": "load: characters of the largest batch once padded; memory follows it",
-    "own": "{own}: as the workload reports it; jobkit does not measure it",
-    "own load": "load: of the largest batch, as the program reports it; else its items",
-    "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
-}
-"""A line for each family of columns, shown below a table that has one of them, or one of the marks."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
-
-
+MARKS = {
+    INTERVAL: "±: half of the 95 % interval of the mean, if no other job slows some runs",
+    UNKNOWN: "± ?: spread unknown, because that half is larger than the mean",
+    PART: "(n=1): the mean is over that many points, because the other points lack this figure",
+}
+"""What explains a mark in a cell, below its table."""
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
 
@@ -358,12 +339,16 @@ def _load_of(row: Row) -> tuple[str, bool]:
     return unit, unit != "tokens"
 
 
-def _load_figure(unit: str, *, pads: bool) -> Figure:
+def _load_figure(row: Row) -> Figure:
+    if row.point.command:
+        legend = "load: of the largest batch, as the program reports it; else its items"
+        return replace(LOAD, head="load\n", legend=legend)
+    unit, pads = _load_of(row)
     of = printable(unit.removeprefix("padded "))
     head = "chars" if unit == CHARACTERS else of.split()[-1] if of else ""
-    how = "once padded" if pads else "which is not padded"
-    legend = f"load: {of} of the largest batch{',' * (not pads)} {how}; memory follows it"
-    return replace(LOAD, head=f"load\n{head[:12]}", family=legend)
+    how = " once padded" if pads else ", which is not padded"
+    legend = f"load: {of} of the largest batch{how}; memory follows it"
+    return replace(LOAD, head=f"load\n{head[:12]}", legend=legend)
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -372,16 +357,12 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
         _plain(knob.replace("_", "\n", 1), (size.params.get(knob) for size in sizes)) for knob in knobs
     ]
     if any(size.n != 1 for size in sizes):
-        columns.append(_plain("n\n", (size.n for size in sizes), 1, (LEGENDS["size"],)))
+        succeeded = "n: points that succeeded; figures are means over them"
+        columns.append(_plain("n\n", (size.n for size in sizes), 1, (succeeded,)))
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(_plain("outcome\n", (size.outcomes for size in sizes)))
     columns.append(_plain("no effect\nof", (size.of("inert") for size in sizes), 2))
-    hidden, load = hidden_energy(sizes), LOAD
-    if sizes and sizes[0].first.point.command:
-        load = replace(LOAD, head="load\n", family="own load")
-    elif sizes:
-        unit, pads = _load_of(sizes[0].first)
-        load = _load_figure(unit, pads=pads)
+    hidden, load = hidden_energy(sizes), _load_figure(sizes[0].first) if sizes else LOAD
     for figure in in_table(own):
         if figure not in hidden:
             shown = load if figure is LOAD else figure
@@ -398,29 +379,24 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
         if figure is SPEEDUP:
             known = [times if (times := size.times) and times.low is not None else None for size in sizes]
             ends = [f"{times.low:,.2f}-{times.high:,.2f}" if times else "" for times in known]
-            columns.append(Column("95 %\ninterval", ends, rank=1, notes=(LEGENDS["times"],)))
-    fronts = ("*" if size.front else "" for size in sizes)
-    columns.append(_plain("front\n", fronts, 2, (LEGENDS["front"],)))
+            line = "95 % interval: of the speed-up; one that contains 1 shows no difference"
+            columns.append(Column("95 %\ninterval", ends, rank=1, notes=(line,)))
+    line = "front: no other setting beats it in both time and energy"
+    columns.append(_plain("front\n", ("*" if size.front else "" for size in sizes), 2, (line,)))
     return [column for column in columns if any(column.cells)]
 
 
 def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
-    # What a cell may contain that a line of `LEGENDS` explains
-    marks = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
-    families = {name for name, mark in marks.items() if any(mark in cell for cell in cells)}
-    if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
-        families.add(figure.family)
+    yield from (line for mark, line in MARKS.items() if any(mark in cell for cell in cells))
+    if figure.legend and (figure is not WORK or not any(size.mean(SPEED) for size in sizes)):
+        names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
+        base = next((size.params for size in sizes if size.times), {})
+        over = format_setting(base) or "the smallest size"
+        yield figure.legend.replace("{base}", over).replace("{own}", names)
     if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
-        families.add("single")
-    names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
-    base = next((size.params for size in sizes if size.times), {})  # speed-ups are over it
-    for name, line in LEGENDS.items():
-        if name in families:
-            yield line.format(base=format_setting(base) or "the smallest size", own=names)
-    if figure.name == LOAD.name and figure.family not in LEGENDS:
-        yield figure.family
+        yield "one repeat has no interval and cannot show a difference"
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:

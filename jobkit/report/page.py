@@ -281,7 +281,7 @@ def _facts(run: Path, collected: Collected) -> Block:
     }
     known: dict[str, list[str]] = {}
     for row in collected.rows:
-        record, facts = row.record, {name: row.cell(column) for name, column in columns.items()}
+        record, facts = row.record, {name: row.value(column) for name, column in columns.items()}
         if record:
             facts["driver of the GPU"] = record.gpu.driver if record.gpu else ""
             facts["jobs"] = f"{record.job.scheduler} {record.job.job_id}"

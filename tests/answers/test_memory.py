@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import NEED, Memory, Prediction
+from jobkit.answers.memory import NEED, Memory, Prediction, Wanted
 from jobkit.answers.memory_line import Fit, Observation, fit_memory
 from jobkit.core.records import Outcome
 from jobkit.runs.trials import Trial
@@ -58,7 +58,7 @@ def test_a_load_far_beyond_the_evidence_is_no_doubt_once_it_has_run() -> None:
     ran = Trial(
         index=9, batch_size=600, load=60_000, outcome=Outcome.OK, measured_bytes=1, capacity_bytes=1e9
     )
-    assert replace(told, tried=[ran]).predict(FIXED + SLOPE * 60_000).doubts == ()
+    assert replace(told, wanted=Wanted(tried=[ran])).predict(FIXED + SLOPE * 60_000).doubts == ()
 
 
 def test_memory_in_which_the_shortcuts_cannot_be_checked_holds_no_batch() -> None:
@@ -75,7 +75,9 @@ def test_memory_in_which_the_shortcuts_cannot_be_checked_holds_no_batch() -> Non
 
 
 def test_a_margin_lowers_what_is_safe_and_what_the_line_says() -> None:
-    whole, less = (replace(memory(), loads=text(), margin=margin).predict(5e8) for margin in (0.0, 0.1))
+    whole, less = (
+        replace(memory(), loads=text(), wanted=Wanted(margin=margin)).predict(5e8) for margin in (0.0, 0.1)
+    )
     assert less.safe_batch < less.largest_batch < whole.largest_batch
     assert less.bound_bytes <= 0.9 * 5e8 < whole.bound_bytes <= 5e8
 

@@ -10,10 +10,9 @@ import pytest
 
 from jobkit.answers.loads import Lengths
 from jobkit.core.blocks import Column, fit_columns
-from jobkit.core.figures import in_table
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Command
-from jobkit.report.output import LEGENDS, render, size_columns
+from jobkit.report.output import render, size_columns
 from jobkit.report.tables import Size, collect
 from tests.support.builders import grid, record, write_records
 
@@ -36,10 +35,6 @@ def test_a_knob_without_effect_is_named_and_the_sum_goes_if_its_parts_are_shown(
     assert "no effect of" not in cells(columns)
     shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
     assert shown["no effect of"] == ["batch_size", ""]
-
-
-def test_every_column_has_a_legend() -> None:
-    assert {figure.family for figure in in_table()} <= {*LEGENDS, ""}
 
 
 @pytest.mark.parametrize(

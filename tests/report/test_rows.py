@@ -32,7 +32,7 @@ def test_without_the_peak_of_the_process_another_instrument_stands_in(
     tmp_path: Path, memory: MemoryReadings, instrument: str
 ) -> None:
     found = row_of(tmp_path / "run", memory, 0)
-    assert (found.value(GPU_MEMORY), found.cell("gpu_instrument")) == (4 * GIB, instrument)
+    assert (found.value(GPU_MEMORY), found.value("gpu_instrument")) == (4 * GIB, instrument)
 
 
 def test_the_context_of_one_process_is_not_the_memory_of_several_workers(tmp_path: Path) -> None:
@@ -59,4 +59,4 @@ def test_else_the_card_tells_nothing_of_this_process(
 ) -> None:
     memory = MemoryReadings(device_peak_bytes=5 * GIB, device_idle_bytes=idle)
     found = row_of(tmp_path / "run", memory, foreign)
-    assert (found.value(GPU_MEMORY), found.cell("gpu_instrument")) == (None, None)
+    assert (found.value(GPU_MEMORY), found.value("gpu_instrument")) == (None, None)

@@ -470,10 +470,10 @@ def figure(collected: Collected, *, limit_bytes: int | None = None, size: str = 
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
     drawn, titles = pictures(collected, limit_bytes, advised({row.folder for row in collected.rows})), []
-    alike = len({group.cell("versions") for group in collected.by_group}) == 1  # then they are left out
+    alike = len({group.value("versions") for group in collected.by_group}) == 1  # then they are left out
     for number, group in enumerate(collected.by_group):
         lines = heading(group, [size for size in collected.by_size if size.first.group == number])
-        titles.append(lines[:-1] if alike and group.cell("versions") else lines)
+        titles.append(lines[:-1] if alike and group.value("versions") else lines)
     most = max(1, *map(len, drawn))
     columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
     parts, height = _sheet(titles, drawn, columns)

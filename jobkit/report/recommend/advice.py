@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
-from jobkit.answers.memory import Memory, Prediction, memory_by_setting
+from jobkit.answers.memory import Memory, Prediction, Wanted, memory_by_setting
 from jobkit.answers.memory_line import Fit
 from jobkit.answers.objective import Objective, SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, key_of, other_knobs, settings_of
@@ -636,15 +636,14 @@ def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
         material.records,
         material.batches,
         material.lengths,
-        material.tried,
-        asked_bytes=material.asked_bytes,
+        Wanted(asked_bytes=material.asked_bytes, margin=margin, tried=material.tried),
     )
     if isinstance(found, str):
         waits = material.to_come and not any(record.outcome is Outcome.OK for record in material.records)
         wait = f"wait for its points: jobkit status {shell_quote(material.run)} --watch"
         hint = wait if waits else f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {found}", hint=hint)
-    return {words: replace(own, margin=margin) for words, own in found.items()}
+    return found
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:
@@ -662,7 +661,8 @@ def _with_request(memory: Memory, material: RunData, record: Record) -> Memory:
     if not memory.on_cpu or not (wanted := requested(material, record)):
         return memory
     tried = (trial.capacity_bytes for trial in material.tried)
-    return replace(memory, limit_bytes=max(wanted.memory, material.asked_bytes or 0, *tried))
+    limit_bytes = max(wanted.memory, material.asked_bytes or 0, *tried)
+    return replace(memory, wanted=replace(memory.wanted, limit_bytes=limit_bytes))
 
 
 def paragraphs(records: Sequence[Record]) -> int:
