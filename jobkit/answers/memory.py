@@ -59,6 +59,11 @@ class Prediction:
     doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""  # why there is no prediction; empty if there is one
 
+    @property
+    def ends(self) -> str:
+        """What ends the largest batch, in words."""
+        return "which is the whole text" if self.saturated else "where memory ends"
+
     def holds(self, batch: int, load: float | None) -> bool | None:
         """Return whether a batch with a load stays within the bound; ``None`` if that is not known."""
         if self.reason or load is None:

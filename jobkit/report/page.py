@@ -25,9 +25,9 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
-from jobkit.report.output import estimates
 from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
+from jobkit.report.predictions import estimates
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import Advice, advised, recommend

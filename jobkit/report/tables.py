@@ -174,7 +174,7 @@ class Collected:
     notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
     figures: tuple[Figure, ...]  # that the tables have; those that the workloads report come last
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
-    # by group and memory of the GPU, as `jobkit.report.output.group_memory` has found them
+    # by group and memory of the GPU, as `jobkit.report.predictions.group_memory` has found them
     memories: dict[tuple[int, int | None], dict[str, Memory] | str] = field(default_factory=dict)
 
     @property

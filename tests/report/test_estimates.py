@@ -11,7 +11,8 @@ import pytest
 from benchmarks.archives import group
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.output import estimates, render
+from jobkit.report.output import render
+from jobkit.report.predictions import estimates
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.material import read_material
 from jobkit.report.tables import collect

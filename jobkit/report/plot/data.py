@@ -22,7 +22,7 @@ from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, SIZES, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_figure, format_setting
-from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
+from jobkit.report.predictions import group_memory, guess_of_file, peaks_of_file
 from jobkit.report.recommend.advice import Advice
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size

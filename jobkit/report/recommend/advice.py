@@ -188,9 +188,7 @@ def of_precisions(
     for setting in (one for one, precision in named if precision != FP32):
         well = measured[key_of(setting.params)].well
         known = [agreements.get(record.point.index) for record in well]
-        compared = [agreement for agreement in known if agreement]
-        all_known = len(compared) == len(known)
-        least = min(compared, key=lambda own: own.f1, default=None) if all_known else None
+        least = min(filter(None, known), key=lambda own: own.f1) if all(known) else None
         found.append(OfPrecision(setting.setting, least, least is not None and least.f1 >= min_f1))
     return tuple(found)
 
