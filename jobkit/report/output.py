@@ -23,7 +23,7 @@ from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, printable,
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.report.predictions import GroupEstimate, estimates, load_of
 from jobkit.report.rows import SETTING, Row
-from jobkit.report.tables import Collected, Size, hidden_energy
+from jobkit.report.tables import GROSS, NET, Collected, Size, shown_energy
 from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.request import ORDERS
 from jobkit.worker.workloads.base import CHARACTERS
@@ -233,7 +233,8 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(_plain("outcome\n", (size.outcomes for size in sizes)))
     columns.append(_plain("no effect\nof", (size.of("inert") for size in sizes), 2))
-    hidden, load = hidden_energy(sizes), _load_figure(sizes[0].first) if sizes else LOAD
+    hidden = {*GROSS, *NET} - {*shown_energy(sizes)}
+    load = _load_figure(sizes[0].first) if sizes else LOAD
     for figure in in_table(own):
         if figure not in hidden:
             shown = load if figure is LOAD else figure

@@ -33,7 +33,7 @@ from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import Advice, advised, recommend
 from jobkit.report.recommend.material import read_material, read_use
 from jobkit.report.rows import MoreFigures
-from jobkit.report.tables import Collected, collect, no_search_for_cycles
+from jobkit.report.tables import Collected, collect
 from jobkit.runs.results import Run, read_run
 from jobkit.spec.sweep_spec import Environment
 from jobkit.spec.yaml_files import as_yaml, read_document
@@ -153,7 +153,6 @@ class Page:
     outcomes: frozenset[Outcome | None]
 
 
-@no_search_for_cycles()
 def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 

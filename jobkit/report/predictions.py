@@ -17,7 +17,7 @@ from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.units import format_count
 from jobkit.report.rows import Row
-from jobkit.report.tables import Collected, no_search_for_cycles
+from jobkit.report.tables import Collected
 from jobkit.runs.request import memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
@@ -40,7 +40,6 @@ class GroupEstimate:
     asked: Prediction | None = None  # for the limit that the run was asked for; ``None`` without one
 
 
-@no_search_for_cycles()
 def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
     """Return an estimate for each group measured on a GPU, and each value of the other knobs.
 

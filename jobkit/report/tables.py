@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -70,37 +68,21 @@ WORDS = {name for name in COLUMNS if name not in COUNTS and not name.endswith(UN
 """All other columns of a row."""
 
 
-@contextmanager
-def no_search_for_cycles() -> Iterator[None]:
-    """Keep Python from looking for cycles: records make none, and of 10,000 it takes a sixth of the time."""
-    searched = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if searched:
-            gc.enable()
-
-
-def hidden_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
-    """Return the figures that a table does not show: the energies of all settings are net, or none is."""
+def shown_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
+    """Return the figures that a table shows: the energies of all settings are net, or none is."""
     measured = [size for size in sizes if size.mean(ENERGY)]
-    return GROSS if measured and all(size.mean(NET_ENERGY) for size in measured) else NET
-
-
-def energy_per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
-    return (NET if hidden_energy(sizes) is GROSS else GROSS)[1]
+    return NET if measured and all(size.mean(NET_ENERGY) for size in measured) else GROSS
 
 
 def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool | None]:
-    """Return for each setting (time and energy) whether no other beats it; ``None`` if a value is unknown.
+    """Return for each setting (time and energy) whether no other beats it; ``None`` if that is not known.
 
     A setting beats another if it is at least as good in both, and better in one of them; less is better.
     """
     known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
     return [
         None
-        if time is None or energy is None
+        if len(known) < 2 or time is None or energy is None
         else not any((other != (time, energy)) and other[0] <= time and other[1] <= energy for other in known)
         for time, energy in settings
     ]
@@ -111,7 +93,7 @@ class Size(Setting[Row]):
     base: Mean | None  # the speed of the smallest size of the group that succeeded
     times: Ratio | None  # its speed over ``base``; the size of that itself has no interval
     # whether no other size of the group beats it in both time and energy; ``None`` if not known
-    front: bool | None = None
+    front: bool | None
 
     def values(self, figure: Figure) -> tuple[float, ...]:
         if figure is SPEEDUP:
@@ -142,21 +124,18 @@ def sizes(
 
     measured = settings_of((row for row in rows if row.size is not None), lambda row: row.size)
     for _, group in groupby(sorted(measured.values(), key=order), key=lambda setting: setting.first.group):
-        alike, base = list[Size](), None  # the first size with a speed is the base
-        for setting in group:
-            speed, times, first = setting.mean(SPEED), None, setting.first
+        settings, base = list(group), None  # the first speed is the base
+        joules = shown_energy(settings)[1]
+        means = [(setting.mean(SPEED), setting.mean(joules)) for setting in settings]
+        fronts = unbeaten([(1 / a.value if a else None, b.value if b else None) for a, b in means])
+        for setting, (speed, _), front in zip(settings, means, fronts, strict=True):
+            times, first = None, setting.first
             if speed and base:
                 search = of_folder.get(first.folder)
                 times = speed.over(base, search.probability(first.point.phase) if search else TWO_SIDED)
             elif speed:
                 base, times = speed, Ratio(1.0, None, None)
-            alike.append(Size(points=setting.points, base=base, times=times))
-        joules = energy_per_1000(alike)
-        means = [(size.mean(SPEED), size.mean(joules)) for size in alike]
-        fronts = unbeaten([(1 / a.value if a else None, b.value if b else None) for a, b in means])
-        several = len(fronts) - fronts.count(None) > 1
-        known = zip(alike, fronts, strict=True)
-        found += [replace(size, front=front if several else None) for size, front in known]
+            found.append(Size(points=setting.points, base=base, times=times, front=front))
     return found
 
 
@@ -173,7 +152,6 @@ class Collected:
     knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
     notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
     figures: tuple[Figure, ...]  # that the tables have; those that the workloads report come last
-    _lengths: dict[str, Lengths | None] = field(default_factory=dict)
     # by group and memory of the GPU, as `jobkit.report.predictions.group_memory` has found them
     memories: dict[tuple[int, int | None], dict[str, Memory] | str] = field(default_factory=dict)
 
@@ -271,12 +249,8 @@ class Collected:
 
     def lengths(self, rows: Iterable[Row]) -> Lengths | None:
         """``None`` if no run folder holds them."""
-        for folder in dict.fromkeys(row.folder for row in rows):
-            if folder not in self._lengths:
-                self._lengths[folder] = read_lengths(Path(folder))
-            if (lengths := self._lengths[folder]) is not None:
-                return lengths
-        return None
+        folders = dict.fromkeys(row.folder for row in rows)
+        return next(filter(None, (read_lengths(Path(folder)) for folder in folders)), None)
 
     def search(self, group: int) -> SearchAnswer | None:
         """Return what the search of a group's run found; ``None`` if it found no setting."""
@@ -341,7 +315,6 @@ def typed(records: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd
     return pd.DataFrame({name: column(name) for name in columns})
 
 
-@no_search_for_cycles()
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables; see `jobkit.report.rows.read_sources`."""
     sources = read_sources(paths, more_figures)

@@ -36,7 +36,7 @@ from jobkit.report.plot import drawing as draw
 from jobkit.report.plot.drawing import Mark, Stroke
 from jobkit.report.recommend.advice import Advice, advised
 from jobkit.report.rows import Row
-from jobkit.report.tables import NET, Collected, Size, energy_per_1000
+from jobkit.report.tables import NET, Collected, Size, shown_energy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -352,7 +352,7 @@ def _name_row(drawing: draw.Drawing, row: int, name: str) -> float:
 
 def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
     """Return energy against speed, and which settings no other beats in both; nothing if it is not known."""
-    figure = energy_per_1000(sizes)
+    figure = shown_energy(sizes)[1]
     spots = [
         (speed.value, each.value, format_setting(size.params), size.front is not False)
         for size in sizes

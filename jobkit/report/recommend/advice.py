@@ -25,7 +25,6 @@ from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list, format_walltime
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
-from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.request import WARNING_S, Conditions, conditions_of, memory_condition, shard_s
 from jobkit.runs.results import Agreement, changing_words
 from jobkit.schedulers.survey import RequestedQueues
@@ -120,10 +119,11 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
             hint="the workload must report it in one unit",
         )
     measured = settings_of(well)
-    judged = [(one.setting, measured[key_of(one.params)]) for one in settings]
-    settled = (Judged(words, one.values(figure), objective.broken(one)) for words, one in judged)
-    missing = len(well) - len(values)
-    return Judgement(objective, units[0], tuple(settled), len(well), missing)
+    judged = []
+    for one in settings:
+        repeats = measured[key_of(one.params)]
+        judged.append(Judged(one.setting, repeats.values(figure), objective.broken(repeats)))
+    return Judgement(objective, units[0], tuple(judged), len(well), len(well) - len(values))
 
 
 def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
@@ -278,10 +278,9 @@ class Advice:
     settings: tuple[Speed, ...]  # all that succeeded, the smallest first
     judged: Judgement  # the same, by the objective and the constraints of the spec
     precisions: tuple[OfPrecision, ...]  # of each setting of another precision than fp32
-    # `recommended`, `fastest`: of these, less those whose precision is not accepted, and those that are
-    # not allowed
+    accepted: tuple[Speed, ...]  # the settings that may be recommended
     recommended: Speed
-    fastest: Speed
+    fastest: Speed  # of these
     memory: Memory  # of the other knobs of the recommended setting
     memories: Mapping[str, Memory]  # of all other knobs in words, each with a line of its own
     unsafe: bool  # whether another setting would be recommended if it were safe
@@ -307,11 +306,6 @@ class Advice:
     def largest(self) -> Prediction:
         """The largest batch that was asked for."""
         return self.memory.asked or self.memory.largest
-
-    @property
-    def accepted(self) -> tuple[Speed, ...]:
-        """The settings that may be recommended."""
-        return self.judged.allowed(without_refused(self.settings, self.precisions))
 
     @property
     def binds(self) -> str | None:
@@ -511,7 +505,6 @@ class Advice:
         }
 
 
-@no_search_for_cycles()
 def recommend(
     material: RunData,
     *,
@@ -545,9 +538,10 @@ def recommend(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
     precisions = of_precisions(settings, records, material.agreements, min_f1)
+    accepted = without_refused(settings, precisions)
     if search is None:
-        refuse_none(material.run, judged, without_refused(settings, precisions))
-    allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
+        refuse_none(material.run, judged, accepted)
+    allowed, measured = judged.allowed(accepted), settings_of(records)
 
     known: dict[tuple[str, float | None], Memory] = {}  # each finds its largest batch once
 
@@ -577,6 +571,7 @@ def recommend(
         settings=settings,
         judged=judged,
         precisions=precisions,
+        accepted=allowed,
         recommended=chosen,
         fastest=speed.fastest(allowed or settings),
         memory=own,
