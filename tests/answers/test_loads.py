@@ -129,12 +129,9 @@ def test_sorted_loads_are_those_of_plain_counting(
     assert loads.chunks(size) == (len(made), loads.own(size), sum(map(sum, rows)) / padded if padded else 1)
 
 
-@given(PARAGRAPHS, st.integers(1, 9), st.integers(1, 200), st.sampled_from([True, False]))
+@given(rows=PARAGRAPHS, work_unit=st.integers(1, 9), budget=st.integers(1, 200), by_length=st.booleans())
 def test_a_budget_caps_every_load_but_of_an_item_alone(
-    rows: list[list[int]],
-    work_unit: int,
-    budget: int,
-    by_length: bool,  # noqa: FBT001 - given by hypothesis
+    rows: list[list[int]], work_unit: int, budget: int, *, by_length: bool
 ) -> None:
     loads = Loads(lengths(rows), by_length=by_length)
     made = loads.under_budget(budget, work_unit)

@@ -27,8 +27,17 @@ from jobkit.report.plot.pictures import (
     plot,
 )
 from jobkit.report.tables import collect
-from tests.report.plot.test_data import CARD, OLD_LOG, SIZES, a_run, all_failed, measured, with_energy
-from tests.report.plot.test_pictures import KINDS, made
+from tests.report.plot.test_pictures import (
+    CARD,
+    KINDS,
+    OLD_LOG,
+    SIZES,
+    a_run,
+    all_failed,
+    made,
+    measured,
+    with_energy,
+)
 from tests.support.builders import TEXT, grid, write_points, write_records
 from tests.support.commands import called
 from tests.whole.test_imports import asked_for, imported
@@ -116,16 +125,21 @@ def test_the_command_draws_next_to_the_table(tmp_path: Path, capsys: pytest.Capt
     assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
 
 
-@pytest.mark.parametrize("name", ["x.eps", "svg"])
-def test_an_unknown_suffix_is_refused_before_anything_is_read(name: str, tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match=r"\.png, \.svg or \.pdf") as caught:
-        called(command, tmp_path / "nothing", "--plot", tmp_path / name)
+@pytest.mark.parametrize(
+    ("run", "name", "message"),
+    [
+        ("nothing", "x.eps", r"\.png, \.svg or \.pdf"),
+        ("nothing", "svg", r"\.png, \.svg or \.pdf"),
+        (OLD_LOG, "nowhere/x.svg", "--plot .*nowhere.*x.svg: No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_drawn_or_written_is_refused(
+    tmp_path: Path, run: str | Path, name: str, message: str
+) -> None:
+    """The suffix before anything is read."""
+    with pytest.raises(JobkitError, match=message) as caught:
+        called(command, tmp_path / run, "--plot", tmp_path / name)
     assert caught.value.exit_code == 2
-
-
-def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match=r"--plot .*nowhere.*x\.svg: No such file or directory"):
-        called(command, OLD_LOG, "--plot", tmp_path / "nowhere" / "x.svg")
 
 
 def test_a_table_imports_no_matplotlib() -> None:
