@@ -375,9 +375,8 @@ def remarks(
     if flushed := sum(bool(record.retries) for record in well):
         notes.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
     if number := failed - counted:
-        are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
-        points = f"{number} of {format_count(failed, 'point')} that ran out of memory"
-        notes.append(f"{points} {are} not in the line: {their} load is unknown, or {they} ran otherwise")
+        points = f"{number} of {format_count(failed, 'point')} out of memory"
+        notes.append(f"the line leaves out {points}, of unknown load or with another way to run")
     return tuple(notes)
 
 

@@ -119,10 +119,8 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     if unknown := [found for found in estimates if found not in known]:
         reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
         with_ = f" with {unknown[0].others}" if unknown[0].others else ""
-        if (number := len(unknown)) > 1:
-            values = format_count(number, "value")
-            every = "any of the " if number == len(estimates) else ""
-            with_ = f" with {every}{values} of the other knobs"
+        if len(unknown) > 1:
+            with_ = f" with {format_count(len(unknown), 'value')} of the other knobs"
         yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
     if any(found.prediction for found in known):
         command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"

@@ -223,8 +223,7 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
     name, unit, rank = judgement.objective.name, judgement.unit, judgement.rank(chosen)
     rest = [setting for setting in judgement.allowed(settings) if setting is not chosen]
     if same := [setting for setting in rest if judgement.rank(setting) == rank]:
-        have = f"{format_count(len(same), 'other setting')} {'has' if len(same) == 1 else 'have'}"
-        yield f"{have} the same {name}: speed decides"
+        yield f"The same {name} as {format_count(len(same), 'other setting')}: speed decides"
     best = judgement.of(chosen).mean
     if behind := [setting for setting in rest if judgement.rank(setting) < rank]:
         other = max(behind, key=judgement.rank)
@@ -360,10 +359,8 @@ def _memory(advice: Advice) -> list[str]:
         values = f"With {others}" if others else "If the other knobs had no effect"
         lines.append(f"  {values}: {there.knob} {there.safe_batch:,}, {there.ends}.")
     if unknown:
-        more = [reason for reason in dict.fromkeys(unknown) if reason != largest.reason]
-        because = f", because {'; '.join(more)}" if more else ""
         values = f"{format_count(len(unknown), 'more combination')} of the other knobs"
-        lines.append(f"  With {values}: not known{' either' if largest.reason else ''}{because}.")
+        lines.append(f"  With {values}: not known, because {'; '.join(dict.fromkeys(unknown))}.")
     line_through = {
         NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
         ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",

@@ -67,7 +67,7 @@ def test_the_best_mean_is_recommended_next_to_the_next_best_and_the_fastest() ->
     [
         (ALIKE, "with 95 % confidence); no difference is shown."),
         (ALIKE, "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown."),
-        (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "4 other settings have the same f1: speed decides."),
+        (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "The same f1 as 4 other settings: speed decides."),
         (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "Take batch_size 175"),
         ({**APART, 175: ()}, "f1 has no value in 3 of 12 points: left out of its means."),
     ],
