@@ -33,8 +33,11 @@ MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 MOST_NAMES = 3
 
 
-def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
+def heading(collected: Collected, number: int) -> list[str]:
+    """Return what the points of group ``number`` have in common: a title, then lines below it."""
+    group = collected.by_group[number]
     point, model, order, ran = group.point, group.point.model, group.value("order"), group.value
+    sizes = collected.sizes_of(number)
     items = max((row.value("items_total") or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     name, capacity, machine = ran("gpu"), ran("gpu_capacity_bytes"), ran("machine")
@@ -363,8 +366,7 @@ def group_block(
     collected: Collected, number: int, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Block:
     """Return the answer of group ``number`` (from 0), its scaling table, and what follows from it."""
-    sizes = [size for size in collected.by_size if size.first.group == number]
-    title, *about = heading(collected.by_group[number], sizes)
+    sizes, (title, *about) = collected.sizes_of(number), heading(collected, number)
     own = [estimate for estimate in per_group if estimate.group == number]
     search = collected.search(number)
     answer = [*fastest_line(sizes), *front_line(sizes)]

@@ -53,7 +53,7 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
             continue
         of_group = partial(GroupEstimate, group=group, run=first.folder)
         if first.file_format:
-            guess = guess_of_file([row for row in collected.rows if row.group == group], limit_bytes)
+            guess = guess_of_file(collected.rows_of(group), limit_bytes)
             found.append(of_group(knob=BATCH_SIZE, by_knob=guess))
             continue
         search = collected.search(group)

@@ -160,6 +160,12 @@ class Collected:
         """The figures that the workloads report."""
         return tuple(figure for figure in self.figures if figure.own)
 
+    def rows_of(self, group: int) -> list[Row]:
+        return [row for row in self.rows if row.group == group]
+
+    def sizes_of(self, group: int) -> list[Size]:
+        return [size for size in self.by_size if size.first.group == group]
+
     @property
     def failed(self) -> int:
         return sum(

@@ -126,7 +126,7 @@ def test_the_heading_says_that_a_model_has_random_weights(tmp_path: Path) -> Non
     model = replace(MODEL, name="a/b", stand_in=True, architecture="MiniLM-L6")
     found = collected(tmp_path, [record(replace(point(), model=model))])
     line = "RANDOM weights: architecture MiniLM-L6, not trained, in place of a/b full"
-    assert heading(found.by_group[0], found.by_size)[1] == line
+    assert heading(found, 0)[1] == line
 
 
 @pytest.mark.parametrize("differ", [True, False])

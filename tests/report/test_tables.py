@@ -134,7 +134,7 @@ def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: P
     assert len(set(found.sizes["group"][:3])) == 1
     assert [(group.sharing, len(found.groups)) for group in found.by_group] == [("auto", 2), (ran[8], 2)]
     assert found.points["mps"].tolist() == list(ran.values())
-    assert any("MPS: off: no command" in line for line in heading(found.by_group[1], []))
+    assert any("MPS: off: no command" in line for line in heading(found, 1))
 
 
 BATH, YORK = Entity(0, "Bath", "PLACE", 0, 4), Entity(1, "York", "PLACE", 9, 13)

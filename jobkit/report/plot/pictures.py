@@ -81,9 +81,8 @@ def pictures(
     ``limit_bytes``: the GPU to draw the capacity of; by default the one measured on.
     ``advice``: what the run recommends, if it does: the ring is around its setting.
     """
-    rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
     groups = panels.group_plots(collected, limit_bytes, advice)
-    return [_of_group(*pair) for pair in zip(groups, rows, strict=True)]
+    return [_of_group(group, collected.rows_of(number)) for number, group in enumerate(groups)]
 
 
 def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
@@ -472,7 +471,7 @@ def figure(collected: Collected, *, limit_bytes: int | None = None, size: str = 
     drawn, titles = pictures(collected, limit_bytes, advised({row.folder for row in collected.rows})), []
     alike = len({group.value("versions") for group in collected.by_group}) == 1  # then they are left out
     for number, group in enumerate(collected.by_group):
-        lines = heading(group, [size for size in collected.by_size if size.first.group == number])
+        lines = heading(collected, number)
         titles.append(lines[:-1] if alike and group.value("versions") else lines)
     most = max(1, *map(len, drawn))
     columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
