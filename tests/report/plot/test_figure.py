@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -60,13 +60,16 @@ def overlap(one: Bbox, other: Bbox) -> bool:
     return shared is not None and min(shared.width, shared.height) > 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("size", "widths"), [("screen", (1, 2, 3)), ("paper", (COLUMN_IN, PAGE_IN))])
-def test_a_picture_has_its_size_and_can_be_read(
-    kind: str, size: str, widths: tuple[float, ...], tmp_path: Path
-) -> None:
+WIDTHS = {"screen": [PANEL_IN * columns for columns in (1, 2, 3)], "paper": [COLUMN_IN, PAGE_IN]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [*product(KINDS, ["screen"]), ("log", "paper"), ("sweep", "paper")]
+)
+def test_a_picture_has_its_size_and_can_be_read(kind: str, size: str, tmp_path: Path) -> None:
+    """Paper has the same parts, smaller."""
     whole, width_in, found = texts([made(kind, tmp_path)], size)
-    assert width_in in ([PANEL_IN * columns for columns in widths] if size == "screen" else widths)
+    assert width_in in WIDTHS[size]
     assert min(float(text.get_fontsize()) for text in found) >= 7
     boxes = {text: text.get_window_extent() for text in found}
     assert not [box for box in boxes.values() if not (whole.containsx(box.x0) and whole.containsx(box.x1))]
