@@ -24,8 +24,8 @@ from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, 
 from jobkit.report.predictions import GroupEstimate, estimates, load_of
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import GROSS, NET, Collected, Size, shown_energy
+from jobkit.runs.conditions import ORDERS
 from jobkit.runs.hints import FixKind, Step, remedy
-from jobkit.runs.request import ORDERS
 from jobkit.worker.workloads.base import CHARACTERS
 
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")

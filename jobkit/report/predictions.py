@@ -18,7 +18,7 @@ from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.units import format_count
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected
-from jobkit.runs.request import memory_condition
+from jobkit.runs.conditions import memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
 

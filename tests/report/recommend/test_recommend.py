@@ -28,7 +28,7 @@ from jobkit.report.recommend.advice import (
 )
 from jobkit.report.recommend.material import RunData
 from jobkit.report.recommend.output import blocks, cautions
-from jobkit.runs.results import Agreement
+from jobkit.runs.agreement import Agreement
 from jobkit.runs.trials import Trial
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import ITEMS, grid, point, record, summary
