@@ -138,13 +138,15 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             allocator=None,
             threads=1,
         )
-        given = dict.fromkeys(("text", "text_sha256", "order", "threads", "workers", "gpus"))
-        columns = {"machine": file, "items": run.items, "items_total": run.items}
+        given: dict[str, object] = dict.fromkeys(
+            ("text", "text_sha256", "order", "threads", "workers", "gpus")
+        )
+        given |= {"machine": file, "items": run.items, "items_total": run.items}
         if capacity is not None:
-            columns["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
-            columns["gpu_capacity_bytes"] = capacity
-            columns["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
-        figures = {
+            given["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
+            given["gpu_capacity_bytes"] = capacity
+            given["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
+        given |= {
             SPEED.name: run.items / run.total_s,
             WORK.name: run.total_s,
             BATCH_MEAN.name: run.batch_mean_s,
@@ -158,9 +160,8 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             folder=file,
             result=PointResult(point=point, all_tries=(tried,)),
             params=point.params,
-            figures=figures,
             file_format=TAGGER_LOG,
-            given=given | columns,
+            given=given,
         )
         rows.append(row)
     return rows
@@ -371,7 +372,7 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
     yield _figure("GPU memory, peak", dcgm, mine, "bytes", why)
     sampled = "DCGM lists the processes that were on the GPU when it took a sample"
     why = f"{sampled}; jobkit counts one for each worker of each point"
-    own = None if log else _sum([row.point.workers * (row.cell("gpus") or 1) for row in rows])
+    own = None if log else _sum([row.point.workers * (row.value("gpus") or 1) for row in rows])
     yield _figure("processes", seen, own, "", why)
 
 

@@ -172,7 +172,7 @@ def _sizes(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Ite
             own_load=loads.own(size),
             first_paragraph=first,
             from_batch_size=source,
-            efficiency=loads.efficiency(size) if has_lengths else None,
+            efficiency=loads.chunks(size).efficiency if has_lengths else None,
             efficiency_sorted=loads.efficiency_sorted(size) if has_lengths else None,
             gpu_bytes=round(line.at(loads.load(size))) if line else None,
             in_spec=size in swept,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.answers.memory import RAM, Memory
+from jobkit.answers.memory import RAM, Memory, Wanted
 from jobkit.answers.memory_line import Observation, fit_memory
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
@@ -233,7 +233,7 @@ def memory_with(limit: int) -> Memory:
     """Return memory of 4 MiB a character, with room for so many characters."""
     loads = (500, 1_000, 5_000, 20_000, 50_000)
     line = fit_memory([Observation(load, load * 2**22, str(load)) for load in loads])
-    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, limit_bytes=limit * 2**22)
+    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, wanted=Wanted(limit_bytes=limit * 2**22))
 
 
 @pytest.fixture
