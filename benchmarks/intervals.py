@@ -21,7 +21,7 @@ from jobkit.answers.speed import duration, not_sampled, speeds, total
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.report.output import LEGENDS
+from jobkit.report.output import INTERVAL, MARKS
 from jobkit.spec.axes import Repeats
 from jobkit.worker.skip_check import check_repeats
 
@@ -200,7 +200,7 @@ def simulate_mean(scatter: Scatter, repeats: str, cases: int = CASES, seed: int 
         half = half_width(deviation(times), len(times)) or 0.0
         held += abs(fmean(times) - WORK_S * scatter.mean) <= half
         numbers += len(records)
-    warnings = (CONDITION,) if scatter.slowdown > 1 and CONDITION in LEGENDS["interval"] else ()
+    warnings = (CONDITION,) if scatter.slowdown > 1 and CONDITION in MARKS[INTERVAL] else ()
     return Cell(scatter.name, repeats, "mean of a setting", held / cases, numbers / cases, warnings)
 
 

@@ -211,10 +211,6 @@ class Loads:
         last = min(self.limit, len(loads) - 1)
         return tuple(size for size in range(1, last + 1) if loads[size] > loads[size - 1])
 
-    def efficiency(self, batch_size: int) -> float:
-        """Return characters over padded characters, 0 to 1, for the text in its own order."""
-        return self.chunks(batch_size).efficiency
-
     def efficiency_sorted(self, batch_size: int) -> float:
         """Return characters over padded characters, 0 to 1, for items that were sorted before the cut."""
         items = sorted(self._flat, reverse=True)

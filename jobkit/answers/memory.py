@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jobkit.answers.gpus import usable_bytes
-from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
+from jobkit.answers.loads import NONE, PUNCTUATION, Budgets, Lengths, TextLoads, agreeing, loads_of
 from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
 from jobkit.core.frozen import keyed
@@ -29,6 +29,11 @@ NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
+OF_LENGTHS = {
+    PUNCTUATION: "the lengths are estimated from punctuation",
+    NONE: "the load is the batch size, because the workload reports no lengths: it does not show long texts",
+}
+"""What to know of a load, by how the lengths were found."""
 
 
 def too_small(knob: str) -> str:
@@ -54,11 +59,31 @@ class Prediction:
     doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""  # why there is no prediction; empty if there is one
 
+    @property
+    def ends(self) -> str:
+        """What ends the largest batch, in words."""
+        return "which is the whole text" if self.saturated else "where memory ends"
+
     def holds(self, batch: int, load: float | None) -> bool | None:
         """Return whether a batch with a load stays within the bound; ``None`` if that is not known."""
         if self.reason or load is None:
             return None
         return self.saturated or (batch <= self.safe_batch and load <= self.safe_load)
+
+
+@keyed
+class Wanted:
+    """What the largest batch has to fit."""
+
+    limit_bytes: float | None = None  # of the GPU, on a CPU the RAM to request; ``None`` if unknown
+    # the limit of all allocators, on a CPU of the process, for which the run was asked for its largest
+    # batch; ``None`` without one
+    asked_bytes: float | None = None
+    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
+    tried: Sequence[Trial] = ()  # the predictions that were tested
+
+
+ALL_MEMORY = Wanted()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,16 +108,15 @@ class Memory:
     # loads of the text; ``None`` if unknown: the load is then taken to grow with the batch size as it did at
     # worst in the measurements, with a doubt
     loads: TextLoads | None = None
-    tried: Sequence[Trial] = ()  # the predictions that were tested
-    limit_bytes: float | None = None  # of the GPU, on a CPU the RAM to request; ``None`` if unknown
-    # the limit of all allocators, on a CPU of the process, for which the run was asked for its largest
-    # batch; ``None`` without one
-    asked_bytes: float | None = None
-    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
+    wanted: Wanted = ALL_MEMORY
 
     @property
     def on_cpu(self) -> bool:
         return self.kind == RAM
+
+    @property
+    def limit_bytes(self) -> float | None:
+        return self.wanted.limit_bytes
 
     @cached_property
     def largest(self) -> Prediction:
@@ -100,10 +124,10 @@ class Memory:
 
     @cached_property
     def asked(self) -> Prediction | None:
-        """The largest batch within `asked_bytes`; ``None`` if that leaves as much as `limit_bytes` does."""
-        if self.asked_bytes is None:
+        """The largest batch within ``asked_bytes``; ``None`` if that leaves as much as `limit_bytes` does."""
+        if self.wanted.asked_bytes is None:
             return None
-        capacity, whole = self.asked_bytes / self.workers, self.largest.capacity_bytes
+        capacity, whole = self.wanted.asked_bytes / self.workers, self.largest.capacity_bytes
         return None if whole and capacity >= SAME_CAPACITY * whole else self._of_capacity(capacity)
 
     def within(self, limit_bytes: float | None) -> Prediction:
@@ -127,8 +151,8 @@ class Memory:
         if self.check_bytes > self.workers * max(capacity_bytes, 0):  # it runs alone
             why = f"the check of shortcuts alone takes {format_bytes_gib(self.check_bytes)}"
             return self._unknown(capacity_bytes, why)
-        largest_load = line.largest(capacity_bytes * (1 - self.margin))
-        safe_load = line.safe_load(capacity_bytes, self.margin)
+        largest_load = line.largest(capacity_bytes * (1 - self.wanted.margin))
+        safe_load = line.safe_load(capacity_bytes, self.wanted.margin)
         safe = self.largest_batch(safe_load)
         at = self.loads.load(safe) if self.loads else safe_load
         saturated = self.loads is not None and safe >= self.loads.limit
@@ -190,8 +214,9 @@ class Memory:
         A trial that failed counts for at most its memory, one that held for at least its memory.
         """
         least, most = SAME_CAPACITY * largest.capacity_bytes, largest.capacity_bytes / SAME_CAPACITY
-        failed = [trial for trial in self.tried if trial.too_large and trial.capacity_bytes >= least]
-        held = [trial for trial in self.tried if trial.held and trial.capacity_bytes <= most]
+        tried = self.wanted.tried
+        failed = [trial for trial in tried if trial.too_large and trial.capacity_bytes >= least]
+        held = [trial for trial in tried if trial.held and trial.capacity_bytes <= most]
         proof = max(held, key=lambda trial: trial.size, default=None)
         if failed and not isinstance(self.line, str):
             smallest = min(failed, key=lambda trial: trial.size)
@@ -222,17 +247,12 @@ class Memory:
             batch = self.largest_batch(min(safe_load, 2.0 * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
             notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
-        ran = max((trial.load for trial in self.tried if trial.held), default=0)
+        ran = max((trial.load for trial in self.wanted.tried if trial.held), default=0)
         notes += [*doubts(line, load if load > ran else None), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
-        elif loads and loads.lengths.source != "tokenizer":
-            notes.append(
-                "the load is the batch size, because the workload reports no lengths: "
-                "it does not show long texts"
-                if loads.lengths.source == "none"
-                else "the lengths are estimated from punctuation"
-            )
+        elif loads and (doubt := OF_LENGTHS.get(loads.lengths.source)):
+            notes.append(doubt)
         if saturated and loads is not None:
             limit = format_count(loads.limit, "paragraph")
             if isinstance(loads, Budgets):
@@ -316,19 +336,6 @@ def slack(well: Sequence[Record]) -> float:
     return max((reserved / used for reserved, used in pairs if reserved and used), default=1.0)
 
 
-def context_bytes(well: Sequence[Record]) -> int | None:
-    """Return the size of the CUDA context of a worker; ``None`` if it is not known."""
-    return largest(record.memory.context_bytes for record in well)
-
-
-def overhead_bytes(well: Sequence[Record]) -> int | None:
-    """Return the contexts, and what the GPU held before; ``None`` if the contexts are not known."""
-    if (context := context_bytes(well)) is None:
-        return None
-    idle = max((record.memory.device_idle_bytes or 0 for record in well), default=0)
-    return well[0].point.workers * context + idle
-
-
 def bounds(failed: Sequence[Record], well: Sequence[Record], overhead: int) -> list[Censored]:
     """Return the evidence of points out of memory: the failed batch needs more than they had.
 
@@ -346,7 +353,9 @@ def bounds(failed: Sequence[Record], well: Sequence[Record], overhead: int) -> l
     return found
 
 
-def remarks(well: Sequence[Record], kind: str, failed: int, counted: int) -> tuple[str, ...]:
+def remarks(
+    well: Sequence[Record], kind: str, context: int | None, failed: int, counted: int
+) -> tuple[str, ...]:
     """Return what to know of the measurements, in sentences without a full stop.
 
     ``failed`` is the number of points that ran out of memory, ``counted`` of those that show what they need.
@@ -356,7 +365,7 @@ def remarks(well: Sequence[Record], kind: str, failed: int, counted: int) -> tup
         notes.append(
             "no point measured what its batches need: jobkit takes allocated memory and the worst slack"
         )
-    if kind != RAM and overhead_bytes(well) is None:
+    if kind != RAM and context is None:
         notes.append(
             "the size of the CUDA context is unknown, so jobkit keeps no memory free for the context"
         )
@@ -366,9 +375,8 @@ def remarks(well: Sequence[Record], kind: str, failed: int, counted: int) -> tup
     if flushed := sum(bool(record.retries) for record in well):
         notes.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
     if number := failed - counted:
-        are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
-        points = f"{number} of {format_count(failed, 'point')} that ran out of memory"
-        notes.append(f"{points} {are} not in the line: {their} load is unknown, or {they} ran otherwise")
+        points = f"{number} of {format_count(failed, 'point')} out of memory"
+        notes.append(f"the line leaves out {points}, of unknown load or with another way to run")
     return tuple(notes)
 
 
@@ -376,35 +384,19 @@ def memory_by_setting(
     records: Iterable[Record],
     batches: Mapping[str, Sequence[Batch]],
     lengths: Lengths | None,
-    tried: Sequence[Trial] = (),
-    *,
-    asked_bytes: float | None = None,
-    limit_bytes: float | None = None,
+    wanted: Wanted = ALL_MEMORY,
 ) -> dict[str, Memory] | str:
-    """Return memory by the other knobs in words, or why nothing is known of any.
-
-    ``batches`` are by point id; ``tried`` are the predictions that were tested; ``limit_bytes`` is of
-    the GPU to fit, by default of the measured one.
-    """
+    """Return memory by the other knobs in words, or why nothing is known of any, as `memory_of` does."""
     apart: dict[str, list[Record]] = {}
     for record in records:
         apart.setdefault(other_knobs(record), []).append(record)
-    found = {words: memory_of(part, batches, lengths) for words, part in apart.items()}
+    found = {words: memory_of(part, batches, lengths, wanted) for words, part in apart.items()}
     known = next((memory for memory in found.values() if isinstance(memory, Memory)), None)
     if known is None:
         return next(map(str, found.values()), NOTHING)
-    whole = {
+    return {
         words: replace(known, line=memory, records=()) if isinstance(memory, str) else memory
         for words, memory in found.items()
-    }
-    return {
-        words: replace(
-            memory,
-            tried=tried,
-            asked_bytes=asked_bytes,
-            limit_bytes=None if memory.on_cpu else limit_bytes or memory.limit_bytes,
-        )
-        for words, memory in whole.items()
     }
 
 
@@ -412,11 +404,12 @@ def memory_of(
     records: Iterable[Record],
     batches: Mapping[str, Sequence[Batch]] | None = None,
     lengths: Lengths | None = None,
+    wanted: Wanted = ALL_MEMORY,
 ) -> Memory | str:
     """Return what the records of one run show about memory, or in a sentence why they show nothing.
 
     Records that neither succeeded nor ran out of memory are ignored. ``batches``, by point id, count if the
-    need of a batch was not measured.
+    need of a batch was not measured. ``wanted``: without a limit it is the memory of the measured GPU.
     A process that had worked before holds more than its try needs, so that no such record counts.
     """
     records = [record for record in records if not record.standing]
@@ -432,11 +425,14 @@ def memory_of(
     gpu = None if on_cpu else well[0].gpu
     failed = [one for one in records if one.outcome is (Outcome.RAM_OOM if on_cpu else Outcome.GPU_OOM)]
     kind = RAM if on_cpu else NEED if any(record.needs for record in well) else ALLOCATED
-    overhead = 0 if on_cpu else overhead_bytes(well)
+    context = 0 if on_cpu else largest(record.memory.context_bytes for record in well)
+    idle = 0 if on_cpu else max(record.memory.device_idle_bytes or 0 for record in well)
+    overhead = None if context is None else point.workers * context + idle
     counted = bounds(failed, well, overhead or 0)
     used = peaks(well, "ram_peak_bytes") if on_cpu else on_gpu(well, batches or {})
     checks = [record.check for record in well if record.check]
     loads = load_by_batch(well)
+    usable = usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None
     return Memory(
         records=(*well, *failed),
         kind=kind,
@@ -444,12 +440,12 @@ def memory_of(
         slack=slack(well) if kind == ALLOCATED else 1.0,
         overhead_bytes=overhead,
         workers=1 if on_cpu else point.workers,
-        context_bytes=0 if on_cpu else context_bytes(well) or 0,
+        context_bytes=context or 0,
         check_bytes=largest(one.rss_peak_bytes if on_cpu else one.gpu_peak_bytes for one in checks) or 0,
         gpu=gpu.name if gpu else None,
         load_by_batch=loads,
         knob=size_knob(point.params),
-        remarks=remarks(well, kind, len(failed), len(counted)),
+        remarks=remarks(well, kind, context, len(failed), len(counted)),
         loads=agreeing(loads_of(lengths, [record.point for record in records]), loads),
-        limit_bytes=usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None,
+        wanted=replace(wanted, limit_bytes=None if on_cpu else wanted.limit_bytes or usable),
     )

@@ -210,10 +210,10 @@ def fastest(settings: Sequence[Speed]) -> Speed:
     return max(settings, key=lambda setting: setting.rate)
 
 
-def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
-    """Return the smallest setting whose mean is within a share of the fastest."""
+def recommended(settings: Sequence[Speed]) -> Speed:
+    """Return the smallest setting whose mean is within `SPEED_TOLERANCE` of the fastest."""
     best = fastest(settings).rate
-    return next(setting for setting in settings if setting.rate >= (1 - near) * best)
+    return next(setting for setting in settings if setting.rate >= (1 - SPEED_TOLERANCE) * best)
 
 
 def ratio(first: Speed, other: Speed, probability: float = TWO_SIDED) -> Ratio | None:

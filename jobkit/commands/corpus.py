@@ -96,6 +96,7 @@ def apply(
     """
     from jobkit.core.paths import cache_dir
     from jobkit.extensions.corpus import apply as applying
+    from jobkit.extensions.corpus.resumption import apply_as_job, report_end
     from jobkit.extensions.corpus.scan import corpus_path
     from jobkit.runs.journal import read_journal
     from jobkit.runs.request import MINUTES
@@ -112,7 +113,8 @@ def apply(
     minutes = shard_minutes or MINUTES
     request = applying.ApplyRequest(word=str(run), paths=paths, minutes=minutes, number=shards, **asked)
     before = len(read_journal(out.expanduser()).submissions) if print_jobs else 0
-    code = applying.apply(out, request, as_job=plan_as_job, how=applying.How(preview, wait))
+    begin = apply_as_job if plan_as_job else applying.apply
+    code = begin(out, request, how=applying.How(preview, wait))
     if print_jobs and preview is None:
         shared.say_jobs(out.expanduser(), before)
     if as_json and preview is None:
@@ -120,7 +122,7 @@ def apply(
 
         ended: int = status.main(args=["--json", "--", str(out)], standalone_mode=False)
         return ended if code is None else code
-    return applying.report_end(out) if code is None else code
+    return report_end(out) if code is None else code
 
 
 class _Merge(click.Command):

@@ -41,7 +41,9 @@ class Figure:
     less: str = "less"
     interval: bool = False  # whether its means have a 95 % interval in tables and JSON
     head: str = ""  # the two lines above its column, the second with the unit; empty if no table has it
-    family: str = ""  # the line that explains its column (`jobkit.report.output.LEGENDS`)
+    # the line below a table that explains its column; {base} stands for the setting that speed-ups are over,
+    # {own} for the names of the workload's figures
+    legend: str = ""
     rank: int = 5  # as in `jobkit.core.terminal.Column`
     places: int = 0  # the least decimal places
     count: bool = False  # whether it is a count: no decimal places, unless a mean has some
@@ -108,7 +110,7 @@ SPEED = Figure(
     less="slower",
     interval=True,
     head="speed\nparagr./s",
-    family="speed",
+    legend="speed: of the work, no loading, no warm-up; speed-up: over {base}",
     rank=0,
 )
 WORK = Figure(
@@ -121,7 +123,7 @@ WORK = Figure(
     optional=False,
     interval=True,
     head="total\ns",
-    family="work",
+    legend="total: of the work, no loading, no warm-up",
     rank=2,
 )
 BATCH_MEAN = Figure(
@@ -131,7 +133,7 @@ BATCH_MEAN = Figure(
     read=lambda record: record.summary.batch_mean_s if record.summary else None,
     direction=MIN,
     head="batch\nmean s",
-    family="batch",
+    legend="batch mean s: seconds of one call",
     rank=2,
 )
 BATCH_P95 = Figure(
@@ -142,12 +144,15 @@ BATCH_P95 = Figure(
     direction=MIN,
     key="batch_p95",
     head="batch\np95 s",
-    family="p95",
+    legend="batch p95 s: 95 in 100 calls take no longer",
     rank=5,
 )
 _memory = partial(Figure, unit=BYTES, places=2)
 _energy = partial(Figure, unit="J", direction=MIN)
-_agreement = partial(Figure, family="agreement")
+_agreement = partial(
+    Figure,
+    legend="entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
+)
 CONTEXT = _memory(
     name="context_bytes",
     label="CUDA context",
@@ -167,7 +172,7 @@ MODEL = _memory(
     label="CUDA context and weights",
     read=_model,
     head="model\nGiB",
-    family="model",
+    legend="model: CUDA context and weights",
     rank=4,
 )
 ACTIVATIONS = _memory(
@@ -185,7 +190,7 @@ GPU_MEMORY = _memory(
     key="gpu_memory",
     compared=True,
     head="GPU total\nGiB",
-    family="gpu",
+    legend="GPU total: the peak of the whole run",
     rank=0,
 )
 RAM = _memory(
@@ -195,7 +200,7 @@ RAM = _memory(
     direction=MIN,
     compared=True,
     head="RAM\nGiB",
-    family="ram",
+    legend="RAM: the most resident memory of the worker",
     rank=0,
 )
 PADDING = Figure(
@@ -204,7 +209,7 @@ PADDING = Figure(
     unit=SHARE,
     read=lambda record: record.summary.padding_efficiency if record.summary else None,
     head="text of\npadded %",
-    family="text",
+    legend="text of padded: share of the padded characters that are text, not filling",
     rank=6,
 )
 LOAD = Figure(
@@ -213,7 +218,7 @@ LOAD = Figure(
     unit="characters",
     read=lambda record: record.summary.load_max if record.summary else None,
     head="load\nchars",
-    family="load",
+    legend="load: characters of the largest batch once padded; memory follows it",
     rank=8,
 )
 ENTITIES = _agreement(
@@ -242,7 +247,7 @@ ENERGY = _energy(
     label="Energy of the GPU",
     read=_joules,
     head="energy\nJ",
-    family="energy",
+    legend="energy: of the GPU over the work, with its idle power",
     rank=5,
 )
 ENERGY_PER_1000 = _energy(
@@ -252,7 +257,7 @@ ENERGY_PER_1000 = _energy(
     key="joules_per_1000",
     compared=True,
     head="energy\nJ/1,000",
-    family="energy",
+    legend="energy: of the GPU over the work, with its idle power",
     rank=2,
 )
 NET_ENERGY = _energy(
@@ -260,7 +265,7 @@ NET_ENERGY = _energy(
     label="Energy of the GPU above idle",
     read=lambda record: _joules(record, net=True),
     head="net\nJ",
-    family="net",
+    legend="net: energy of the GPU over the work, less its idle power",
     rank=5,
 )
 NET_PER_1000 = _energy(
@@ -268,7 +273,7 @@ NET_PER_1000 = _energy(
     label="Energy of the GPU above idle for 1,000 paragraphs",
     read=lambda record: _joules(record, net=True, per_1000=True),
     head="net\nJ/1,000",
-    family="net",
+    legend="net: energy of the GPU over the work, less its idle power",
     rank=2,
 )
 
@@ -287,7 +292,7 @@ SPEEDUP = Figure(
     name="speedup",
     label="Speed-up",
     head="speed-up\nx",
-    family="speed",
+    legend="speed: of the work, no loading, no warm-up; speed-up: over {base}",
     rank=1,
     places=2,
 )
@@ -341,7 +346,7 @@ def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> 
             read=_reported_as(name, unit),
             interval=True,
             head=f"{label}\n{shown}",
-            family="own",
+            legend="{own}: as the workload reports it; jobkit does not measure it",
             rank=0,
             own=True,
         )

@@ -12,9 +12,8 @@ from jobkit.core.units import format_list
 GIVEN = ("document", "paragraph")
 """The fields of a row that say where it is from; the workload's columns follow."""
 
-_SPACE = re.compile(r"\s*")
-_BREAK = re.compile(r"\n[^\S\n]*\n")
-r"""The end of a line and a blank line after it. ``\s`` and ``str.strip`` know the same white space."""
+_PARAGRAPH = re.compile(r"(?:^[^\S\n]*+\S[^\n]*+\n?+)++", re.MULTILINE)
+r"""Lines with more than white space. ``\s`` and ``str.strip`` know the same white space."""
 
 
 def split_paragraphs(text: str) -> list[str]:
@@ -23,30 +22,12 @@ def split_paragraphs(text: str) -> list[str]:
     A line with more than white space belongs to the paragraph and keeps its newline and its
     indentation; a line of only white space ends the paragraph.
     """
-    return [text[start:end] for start, end in spans(text)]
+    return _PARAGRAPH.findall(text)
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    r"""Yield the start and the end of each paragraph of a text with ``\n`` line ends."""
-    start = _first_line(text, 0)
-    while start < len(text):
-        found = _BREAK.search(text, start)
-        if found is None:
-            yield start, _end(text)
-            return
-        yield start, found.start() + 1
-        start = _first_line(text, found.start())
-
-
-def _first_line(text: str, at: int) -> int:
-    """Return where the first line that is not blank begins, from a line end or the beginning."""
-    black = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
-    return len(text) if black == len(text) else text.rfind("\n", at, black) + 1
-
-
-def _end(text: str) -> int:
-    last = text.rfind("\n") + 1
-    return last if text[last:].isspace() else len(text)
+    r"""Return the start and the end of each paragraph of a text with ``\n`` line ends."""
+    return (found.span() for found in _PARAGRAPH.finditer(text))
 
 
 JSONL_ENDINGS = (".jsonl", ".ndjson")

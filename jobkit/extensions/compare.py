@@ -71,10 +71,9 @@ def sides(runs: Sequence[Collected]) -> list[Side]:
     found: list[Side] = []
     for (run, group), letter in zip(groups, letters, strict=False):
         search = run.search(group)
-        sizes = [size for size in run.by_size if size.first.group == group]
         counting = {  # the settings in words, the answer of a search as the search names it
             format_setting(search.named(row.record) if search and row.record else row.params): size
-            for size in sizes
+            for size in run.sizes_of(group)
             for row in [size.first]
             if search is None or search.rests_on(row.point.phase)
         }
@@ -84,7 +83,7 @@ def sides(runs: Sequence[Collected]) -> list[Side]:
         side = Side(
             letter=letter,
             run=first.folder,
-            title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
+            title=f"{heading(run, group)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
             first=first,
             sizes=counting,
             answer=answer if answer in counting else "",  # another table of the search may have it

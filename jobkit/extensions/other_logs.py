@@ -24,6 +24,7 @@ from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM,
 from jobkit.core.files import read_text
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
+from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB, format_count, format_energy, format_list, format_memory
 from jobkit.report.rows import LOG_LIMIT_BYTES, FileFormat, Row, Sources
@@ -137,13 +138,15 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             allocator=None,
             threads=1,
         )
-        given = dict.fromkeys(("text", "text_sha256", "order", "threads", "workers", "gpus"))
-        columns = {"machine": file, "items": run.items, "items_total": run.items}
+        given: dict[str, object] = dict.fromkeys(
+            ("text", "text_sha256", "order", "threads", "workers", "gpus")
+        )
+        given |= {"machine": file, "items": run.items, "items_total": run.items}
         if capacity is not None:
-            columns["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
-            columns["gpu_capacity_bytes"] = capacity
-            columns["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
-        figures = {
+            given["gpu"] = f"unknown GPU, {capacity / GIB:.1f} GiB"
+            given["gpu_capacity_bytes"] = capacity
+            given["gpu_instrument"] = "NVML device, sampled every 50 paragraphs"
+        given |= {
             SPEED.name: run.items / run.total_s,
             WORK.name: run.total_s,
             BATCH_MEAN.name: run.batch_mean_s,
@@ -157,9 +160,8 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             folder=file,
             result=PointResult(point=point, all_tries=(tried,)),
             params=point.params,
-            figures=figures,
             file_format=TAGGER_LOG,
-            given=given | columns,
+            given=given,
         )
         rows.append(row)
     return rows
@@ -240,9 +242,6 @@ def _spread(cell: str | None) -> Spread | None:
     return Spread(*map(float, spread.groups())) if spread else None
 
 
-LOG_NAME = "log"
-
-
 @frozen
 class DcgmFigure:
     name: str
@@ -313,9 +312,9 @@ def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> I
     counted = "jobkit counts each point from its first step to its record"
     why = (
         "DCGM counts from the start of the job to its end, with staging, imports and loading; "
-        f"{f'the {LOG_NAME} counts the loops over the text' if log else counted}"
+        f"{'the log counts the loops over the text' if log else counted}"
     )
-    yield _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
+    yield _figure("time", largest([report.seconds for report in reports]), _sum(seconds), "s", why)
     why = (
         "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
         "the GPU also waits for loading, and jobkit's over the batches alone"
@@ -349,8 +348,8 @@ def _powers(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Iterator[DcgmF
 
 
 def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
-    dcgm = _most([report.memory_peak_bytes for report in reports])
-    mine, seen = _most([row.value(GPU_MEMORY) for row in rows]), _sum([one.processes for one in reports])
+    dcgm = largest([report.memory_peak_bytes for report in reports])
+    mine, seen = largest([row.value(GPU_MEMORY) for row in rows]), _sum([one.processes for one in reports])
     processes, several = (
         f"{seen or 0:.0f} process{'' if seen == 1 else 'es'}",
         any(row.point.workers > 1 for row in rows),
@@ -373,7 +372,7 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
     yield _figure("GPU memory, peak", dcgm, mine, "bytes", why)
     sampled = "DCGM lists the processes that were on the GPU when it took a sample"
     why = f"{sampled}; jobkit counts one for each worker of each point"
-    own = None if log else _sum([row.point.workers * (row.cell("gpus") or 1) for row in rows])
+    own = None if log else _sum([row.point.workers * (row.value("gpus") or 1) for row in rows])
     yield _figure("processes", seen, own, "", why)
 
 
@@ -398,10 +397,6 @@ def shown(value: float | None, unit: str) -> str:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fsum(known) if known and len(known) == len(values) else None
-
-
-def _most(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
@@ -457,7 +452,7 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
     return JobFigures(
         file=str(path),
         source=points[0].folder if points else "",
-        whose=LOG_NAME if log else "jobkit",
+        whose="log" if log else "jobkit",
         points=len(points),
         figures=tuple(figure for figure in figures if figure.dcgm is not None),
         remarks=tuple(remarks),

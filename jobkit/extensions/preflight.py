@@ -172,7 +172,7 @@ def _sizes(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Ite
             own_load=loads.own(size),
             first_paragraph=first,
             from_batch_size=source,
-            efficiency=loads.efficiency(size) if has_lengths else None,
+            efficiency=loads.chunks(size).efficiency if has_lengths else None,
             efficiency_sorted=loads.efficiency_sorted(size) if has_lengths else None,
             gpu_bytes=round(line.at(loads.load(size))) if line else None,
             in_spec=size in swept,
@@ -212,9 +212,6 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     words = " ".join(paragraph[start:].split())
     beginning_chars = 60
     return words if len(words) <= beginning_chars else words[:beginning_chars].rstrip() + " ..."
-
-
-SPECS_OWN, WORTH_MEASURING = "*", ">"
 
 
 def as_json(report: Preflight) -> str:
@@ -282,16 +279,12 @@ def _columns(report: Preflight) -> Iterator[Column]:
         rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may need half or twice that"
         gib = [f"{(size.gpu_bytes or 0) / GIB:.1f}" for size in sizes]
         yield Column("GPU GiB, roughly", gib, notes=(rough,))
-    marks = f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
-    yield Column("", [_mark(size) for size in sizes], notes=(marks,))
+    cells = [f"{'*' if size.in_spec else ' '}{'>' if size.to_measure else ' '}" for size in sizes]
+    yield Column("", cells, notes=("* in the spec, > worth measuring",))
 
 
 def _percent(share: float | None) -> str:
     return f"{100 * (share or 0):.1f}"
-
-
-def _mark(size: PaddedSize) -> str:
-    return (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
 
 
 def _settings(report: Preflight) -> Iterator[str]:

@@ -6,155 +6,39 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 from operator import itemgetter
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
-from jobkit.answers.loads import NONE, read_lengths
-from jobkit.answers.memory import Memory, Prediction, memory_by_setting
-from jobkit.answers.memory_line import Estimate, estimate
-from jobkit.answers.setting import Mean, Setting, other_knobs
+from jobkit.answers.memory import Prediction
+from jobkit.answers.setting import Mean
 from jobkit.answers.speed import no_difference
 from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.extensions import EXTENSIONS
-from jobkit.core.figures import DIFFER, GPU_MEMORY, LOAD, MODEL, RAM, SPEED, SPEEDUP, WORK, Figure, in_table
-from jobkit.core.frozen import keyed
-from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.layout import SEARCH_GOAL_FILE
+from jobkit.core.figures import DIFFER, LOAD, SPEED, SPEEDUP, WORK, Figure, in_table
+from jobkit.core.knobs import CPU
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, printable, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
+from jobkit.report.predictions import GroupEstimate, estimates, load_of
 from jobkit.report.rows import SETTING, Row
-from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
-from jobkit.runs.conditions import ORDERS, memory_condition
+from jobkit.report.tables import GROSS, NET, Collected, Size, shown_energy
+from jobkit.runs.conditions import ORDERS
 from jobkit.runs.hints import FixKind, Step, remedy
-from jobkit.runs.results import batches_of
-from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
-
-
-@keyed
-class GroupEstimate:
-    group: int  # a row of ``Collected.groups``
-    knob: str  # the knob whose largest value is estimated
-    # in a file without records, which has no loads: a straight line in the batch size, a guess without a
-    # bound. For a run of jobkit only the reason why there is no line.
-    by_knob: Estimate
-    by_load: Estimate | None = None  # ``None``, because a log has no load; the key is kept for programs
-    # for a run of jobkit the prediction of `jobkit recommend`, or the reason why there is none
-    prediction: Prediction | None = None
-    run: str = ""  # the folder of the first run of the group
-    unit: str = CHARACTERS  # what a load counts
-    others: str = ""  # the values of all other knobs, in words; empty if none varies
-    allocator: str = ""  # the allocator setting, in words after a comma
-    asked: Prediction | None = None  # for the limit that the run was asked for; ``None`` without one
-
-
-@no_search_for_cycles()
-def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
-    """Return an estimate for each group measured on a GPU, and each value of the other knobs.
-
-    ``limit_bytes``: the GPU to fit; by default the one that the group was measured on.
-    """
-    found = []
-    # The reason why a run of jobkit has no straight line
-    bounded = "the prediction, which has a bound, is the answer"
-    for group, first in enumerate(collected.by_group):
-        if first.point.device == CPU:
-            continue
-        of_group = partial(GroupEstimate, group=group, run=first.folder)
-        if first.file_format:
-            guess = guess_of_file([row for row in collected.rows if row.group == group], limit_bytes)
-            found.append(of_group(knob=BATCH_SIZE, by_knob=guess))
-            continue
-        search = collected.search(group)
-        answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
-        memory = group_memory(collected, group, limit_bytes)
-        if isinstance(memory, str):
-            why = Prediction(capacity_bytes=0, reason=memory)
-            reason = Estimate(line=None, capacity_bytes=None, reason=memory)
-            found.append(of_group(knob=why.knob, by_knob=reason, prediction=why))
-            continue
-        alone = len(memory) == len(collected.by_group) == 1
-        for words, own in memory.items():
-            if answer is not None and words != answer:
-                continue  # points of a search that ran once are no line of memory
-            largest = own.largest
-            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or bounded)
-            estimate = of_group(
-                knob=largest.knob,
-                by_knob=reason,
-                prediction=largest,
-                unit=_load_of(first)[0],
-                others="" if search or alone else words,
-                allocator=memory_condition(own.records),
-                asked=own.asked,
-            )
-            found.append(estimate)
-    return tuple(found)
-
-
-def group_memory(collected: Collected, group: int, limit_bytes: int | None = None) -> dict[str, Memory] | str:
-    """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
-    if (known := collected.memories.get((group, limit_bytes))) is not None:
-        return known
-    alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
-    rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
-    folders = dict.fromkeys(row.folder for row in rows)
-    searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
-    asked: set[int | None] = set()
-    if searched:
-        from jobkit.report.recommend.material import spec_of  # here: of other runs collect reads no spec
-
-        asked = {spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0])}
-    found = collected.memories[group, limit_bytes] = memory_by_setting(
-        [row.record for row in rows if row.record],
-        batches_of(row.result for row in rows),
-        collected.lengths(rows),
-        tuple(chain.from_iterable(collected.sources.trials.get(folder, ()) for folder in folders)),
-        asked_bytes=asked.pop() if len(asked) == 1 and limit_bytes is None else None,
-        limit_bytes=limit_bytes,
-    )
-    return found
-
-
-def guess_of_file(rows: Sequence[Row], limit_bytes: int | None = None) -> Estimate:
-    """Return the line through the peaks of a file, and where it meets the memory of the GPU.
-
-    On a CPU the line is that of RAM, without a limit.
-    """
-    peaks, first = peaks_of_file(rows), rows[0]
-    model = Setting(points=tuple(rows)).mean(MODEL)
-    guess = estimate(
-        [size for size, _ in peaks],
-        [peak for _, peak in peaks],
-        None if first.point.device == CPU else limit_bytes or first.cell("gpu_capacity_bytes"),
-        model_bytes=model.value if model else 0.0,
-    )
-    items_total = max(row.cell("items_total") or 0 for row in rows)
-    if guess.largest is None or guess.largest <= items_total:
-        return guess
-    text = f"the text has only {format_count(items_total, 'paragraph')}"
-    beyond = f"{text}, so a larger batch cannot be tested on it"
-    return replace(guess, warnings=(*guess.warnings, beyond))
-
-
-def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
-    """Return batch size and total peak of the rows of a file: of GPU memory, on a CPU of RAM."""
-    peaks = ((row, row.value(RAM if row.point.device == CPU else GPU_MEMORY)) for row in rows)
-    return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
-
+from jobkit.worker.workloads.base import CHARACTERS
 
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 """Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
 
 
-def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
-    point, model, order, ran = group.point, group.point.model, group.cell("order"), group.cell
-    items = max((row.cell("items_total") or 0 for size in sizes for row in size.points), default=0)
+def heading(collected: Collected, number: int) -> list[str]:
+    """Return what the points of group ``number`` have in common: a title, then lines below it."""
+    group = collected.by_group[number]
+    point, model, order, ran = group.point, group.point.model, group.value("order"), group.value
+    sizes = collected.sizes_of(number)
+    items = max((row.value("items_total") or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     name, capacity, machine = ran("gpu"), ran("gpu_capacity_bytes"), ran("machine")
     if point.device == CPU:
@@ -238,10 +122,8 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     if unknown := [found for found in estimates if found not in known]:
         reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
         with_ = f" with {unknown[0].others}" if unknown[0].others else ""
-        if (number := len(unknown)) > 1:
-            values = format_count(number, "value")
-            every = "any of the " if number == len(estimates) else ""
-            with_ = f" with {every}{values} of the other knobs"
+        if len(unknown) > 1:
+            with_ = f" with {format_count(len(unknown), 'value')} of the other knobs"
         yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
     if any(found.prediction for found in known):
         command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"
@@ -318,52 +200,27 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     return tuple(lines)
 
 
-LEGENDS = {
-    "size": "n: points that succeeded; figures are means over them",
-    "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
-    "unknown": "± ?: spread unknown, because that half is larger than the mean",
-    "part": "(n=1): the mean is over that many points, because the other points lack this figure",
-    "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
-    "work": "total: of the work, no loading, no warm-up",
-    "single": "one repeat has no interval and cannot show a difference",
-    "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
-    "batch": "batch mean s: seconds of one call",
-    "p95": "batch p95 s: 95 in 100 calls take no longer",
-    "model": "model: CUDA context and weights",
-    "gpu": "GPU total: the peak of the whole run",
-    "ram": "RAM: the most resident memory of the worker",
-    "text": "text of padded: share of the padded characters that are text, not filling",
-    "energy": "energy: of the GPU over the work, with its idle power",
-    "net": "net: energy of the GPU over the work, less its idle power",
-    "front": "front: no other setting beats it in both time and energy",
-    "load": "load: characters of the largest batch once padded; memory follows it",
-    "own": "{own}: as the workload reports it; jobkit does not measure it",
-    "own load": "load: of the largest batch, as the program reports it; else its items",
-    "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
-}
-"""A line for each family of columns, shown below a table that has one of them, or one of the marks."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
-
-
+MARKS = {
+    INTERVAL: "±: half of the 95 % interval of the mean, if no other job slows some runs",
+    UNKNOWN: "± ?: spread unknown, because that half is larger than the mean",
+    PART: "(n=1): the mean is over that many points, because the other points lack this figure",
+}
+"""What explains a mark in a cell, below its table."""
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
 
 
-def _load_of(row: Row) -> tuple[str, bool]:
-    """Return what the load of a point counts, and whether it is padded: of a user's workload by its run."""
-    lengths = None if row.point.workload in SHIPPED else read_lengths(Path(row.folder))
-    if lengths and lengths.source != NONE:
-        return lengths.unit, lengths.pads
-    unit = load_unit(row.point.workload)
-    return unit, unit != "tokens"
-
-
-def _load_figure(unit: str, *, pads: bool) -> Figure:
+def _load_figure(row: Row) -> Figure:
+    if row.point.command:
+        legend = "load: of the largest batch, as the program reports it; else its items"
+        return replace(LOAD, head="load\n", legend=legend)
+    unit, pads = load_of(row)
     of = printable(unit.removeprefix("padded "))
     head = "chars" if unit == CHARACTERS else of.split()[-1] if of else ""
-    how = "once padded" if pads else "which is not padded"
-    legend = f"load: {of} of the largest batch{',' * (not pads)} {how}; memory follows it"
-    return replace(LOAD, head=f"load\n{head[:12]}", family=legend)
+    how = " once padded" if pads else ", which is not padded"
+    legend = f"load: {of} of the largest batch{how}; memory follows it"
+    return replace(LOAD, head=f"load\n{head[:12]}", legend=legend)
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -372,16 +229,13 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
         _plain(knob.replace("_", "\n", 1), (size.params.get(knob) for size in sizes)) for knob in knobs
     ]
     if any(size.n != 1 for size in sizes):
-        columns.append(_plain("n\n", (size.n for size in sizes), 1, (LEGENDS["size"],)))
+        succeeded = "n: points that succeeded; figures are means over them"
+        columns.append(_plain("n\n", (size.n for size in sizes), 1, (succeeded,)))
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(_plain("outcome\n", (size.outcomes for size in sizes)))
     columns.append(_plain("no effect\nof", (size.of("inert") for size in sizes), 2))
-    hidden, load = hidden_energy(sizes), LOAD
-    if sizes and sizes[0].first.point.command:
-        load = replace(LOAD, head="load\n", family="own load")
-    elif sizes:
-        unit, pads = _load_of(sizes[0].first)
-        load = _load_figure(unit, pads=pads)
+    hidden = {*GROSS, *NET} - {*shown_energy(sizes)}
+    load = _load_figure(sizes[0].first) if sizes else LOAD
     for figure in in_table(own):
         if figure not in hidden:
             shown = load if figure is LOAD else figure
@@ -398,29 +252,24 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figu
         if figure is SPEEDUP:
             known = [times if (times := size.times) and times.low is not None else None for size in sizes]
             ends = [f"{times.low:,.2f}-{times.high:,.2f}" if times else "" for times in known]
-            columns.append(Column("95 %\ninterval", ends, rank=1, notes=(LEGENDS["times"],)))
-    fronts = ("*" if size.front else "" for size in sizes)
-    columns.append(_plain("front\n", fronts, 2, (LEGENDS["front"],)))
+            line = "95 % interval: of the speed-up; one that contains 1 shows no difference"
+            columns.append(Column("95 %\ninterval", ends, rank=1, notes=(line,)))
+    line = "front: no other setting beats it in both time and energy"
+    columns.append(_plain("front\n", ("*" if size.front else "" for size in sizes), 2, (line,)))
     return [column for column in columns if any(column.cells)]
 
 
 def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
-    # What a cell may contain that a line of `LEGENDS` explains
-    marks = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
-    families = {name for name, mark in marks.items() if any(mark in cell for cell in cells)}
-    if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
-        families.add(figure.family)
+    yield from (line for mark, line in MARKS.items() if any(mark in cell for cell in cells))
+    if figure.legend and (figure is not WORK or not any(size.mean(SPEED) for size in sizes)):
+        names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
+        base = next((size.params for size in sizes if size.times), {})
+        over = format_setting(base) or "the smallest size"
+        yield figure.legend.replace("{base}", over).replace("{own}", names)
     if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
-        families.add("single")
-    names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
-    base = next((size.params for size in sizes if size.times), {})  # speed-ups are over it
-    for name, line in LEGENDS.items():
-        if name in families:
-            yield line.format(base=format_setting(base) or "the smallest size", own=names)
-    if figure.name == LOAD.name and figure.family not in LEGENDS:
-        yield figure.family
+        yield "one repeat has no interval and cannot show a difference"
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
@@ -517,8 +366,7 @@ def group_block(
     collected: Collected, number: int, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Block:
     """Return the answer of group ``number`` (from 0), its scaling table, and what follows from it."""
-    sizes = [size for size in collected.by_size if size.first.group == number]
-    title, *about = heading(collected.by_group[number], sizes)
+    sizes, (title, *about) = collected.sizes_of(number), heading(collected, number)
     own = [estimate for estimate in per_group if estimate.group == number]
     search = collected.search(number)
     answer = [*fastest_line(sizes), *front_line(sizes)]

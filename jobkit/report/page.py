@@ -25,15 +25,15 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
-from jobkit.report.output import estimates
 from jobkit.report.plot.drawing import svg
 from jobkit.report.plot.pictures import Picture, pictures
+from jobkit.report.predictions import estimates
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import Advice, advised, recommend
 from jobkit.report.recommend.material import read_material, read_use
 from jobkit.report.rows import MoreFigures
-from jobkit.report.tables import Collected, collect, no_search_for_cycles
+from jobkit.report.tables import Collected, collect
 from jobkit.runs.results import Run, read_run
 from jobkit.spec.sweep_spec import Environment
 from jobkit.spec.yaml_files import as_yaml, read_document
@@ -153,7 +153,6 @@ class Page:
     outcomes: frozenset[Outcome | None]
 
 
-@no_search_for_cycles()
 def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 
@@ -281,7 +280,7 @@ def _facts(run: Path, collected: Collected) -> Block:
     }
     known: dict[str, list[str]] = {}
     for row in collected.rows:
-        record, facts = row.record, {name: row.cell(column) for name, column in columns.items()}
+        record, facts = row.record, {name: row.value(column) for name, column in columns.items()}
         if record:
             facts["driver of the GPU"] = record.gpu.driver if record.gpu else ""
             facts["jobs"] = f"{record.job.scheduler} {record.job.job_id}"

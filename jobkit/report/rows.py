@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,7 +54,7 @@ class FileFormat:
     remark: str  # a remark on its figures
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """A point of a run, or a run in a file of another program, and its place in the tables."""
 
@@ -63,12 +62,10 @@ class Row:
     result: PointResult  # the point as planned, and its tries
     record: Record | None = None  # of the try that counts; its energy is attributed by all rows collected
     params: Mapping[str, Value]  # the knobs, by the names of their columns
-    # by name the figures that the record does not have: of another program's file, of a try that left no
-    # record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
-    # its group
-    figures: dict[str, float | None] = field(default_factory=dict)
+    # by name the columns that are not read from the record: those of another program's file, how far a try
+    # without a record came, and how its entities agree with those of fp32
+    given: Mapping[str, object] = field(default_factory=dict)
     file_format: FileFormat | None = None  # of the file that it comes from; ``None`` for a run folder
-    given: Mapping[str, object] = field(default_factory=dict)  # the columns that the file itself reports
     # how many other points ran at the same time on its GPU, or for a point on a CPU on its host
     overlaps: int | None = None
     # numbers of its group and of its size in the tables; ``None`` for a point without figures
@@ -92,23 +89,24 @@ class Row:
     def answered(self) -> bool:
         return self.outcome in (TRIAL if self.point.trial else SWEPT).answers
 
-    def value(self, figure: Figure) -> float | None:
-        if figure.name in self.figures:
-            return self.figures[figure.name]
-        return figure.read(self.record) if self.record else None
+    def value(self, column: Figure | str) -> Any:  # noqa: ANN401 - a number of a figure; else each has its type
+        """Return a figure, or another column by its name in `COLUMNS`; ``None`` if it is not known."""
+        name = column if isinstance(column, str) else column.name
+        if name in self.given:
+            return self.given[name]
+        if isinstance(column, str):
+            return COLUMNS[name](self)
+        return column.read(self.record) if self.record else None
 
     @property
     def numbers(self) -> Mapping[str, int]:
         return numbers(self.params)
 
-    def cell(self, name: str) -> Any:  # noqa: ANN401 - one of `COLUMNS`, each of a type of its own
-        return self.given[name] if name in self.given else COLUMNS[name](self)
-
     @cached_property
     def fixed(self) -> tuple[Any, ...]:
         """Its values of `SETTING`; ``None`` in place of a value that is a knob of the sweep."""
         return tuple(
-            None if name in self.params else self.sharing if name == SHARING.name else self.cell(name)
+            None if name in self.params else self.sharing if name == SHARING.name else self.value(name)
             for name in SETTING
         )
 
@@ -118,7 +116,7 @@ class Row:
 
         ``None`` on a CPU.
         """
-        ran = self.cell(SHARING.name)
+        ran = self.value(SHARING.name)
         as_meant = ran and (ran == ON or self.point.workers == 1)
         return str(getattr(self.point, SHARING.name)) if as_meant else ran
 
@@ -136,17 +134,15 @@ class Row:
 
 def _at(path: str) -> Callable[[Row], Any]:
     """Return what reads attributes of a row one after the other; the first that is ``None`` ends it."""
-    first, *rest = path.split(".")
+    names = path.split(".")
 
     def read(row: Row) -> object:
-        found = getattr(row, first)
-        for name in rest:
-            if found is None:
-                break
-            found = getattr(found, name)
+        found: object = row
+        for name in names:
+            found = None if found is None else getattr(found, name)
         return found
 
-    return read if rest else attrgetter(first)
+    return read
 
 
 def _ran(knob: Knob) -> Callable[[Row], Any]:
@@ -186,30 +182,30 @@ def _host(row: Row) -> str | None:
     return row.record.host if row.record else (tried.exit.host if tried.exit else "") or tried.node or None
 
 
-_BEFORE: Mapping[str, Callable[[Row], Any]] = {
-    "run": attrgetter("point.run_id"),
+COLUMNS: Mapping[str, Callable[[Row], Any]] = {
+    "run": _at("point.run_id"),
     "folder": _at("folder"),
-    "point": attrgetter("point.point_id"),
-    "index": attrgetter("point.index"),
-    "repeat": attrgetter("point.repeat"),
+    "point": _at("point.point_id"),
+    "index": _at("point.index"),
+    "repeat": _at("point.repeat"),
     "phase": lambda row: row.point.phase or None,  # of a search (`jobkit.answers.objective`)
-    "trial": attrgetter("point.trial"),
+    "trial": _at("point.trial"),
     "tries": lambda row: len(row.result.tries),
     "outcome": _at("outcome"),
-    "provisional": attrgetter("tried.provisional"),
-    "evidence": attrgetter("tried.evidence"),
-    "workload": attrgetter("point.workload"),
-    "text": attrgetter("point.text.name"),
-    "text_sha256": attrgetter("point.text.sha256"),
+    "provisional": _at("tried.provisional"),
+    "evidence": _at("tried.evidence"),
+    "workload": _at("point.workload"),
+    "text": _at("point.text.name"),
+    "text_sha256": _at("point.text.sha256"),
     "model": lambda row: (model := row.point.model) and f"{model.title}{' (stand-in)' * model.stand_in}",
     "model_fingerprint": _at("point.model.fingerprint"),
     "stand_in": lambda row: row.point.model is not None and row.point.model.stand_in,
     "architecture": lambda row: row.point.model.architecture if row.point.model else "",
-    "device": attrgetter("point.device"),
+    "device": _at("point.device"),
     "order": lambda row: None if row.point.command else row.point.order,
-    "allocator": attrgetter("point.allocator"),
-    "threads": attrgetter("point.threads"),
-    "workers": attrgetter("point.workers"),
+    "allocator": _at("point.allocator"),
+    "threads": _at("point.threads"),
+    "workers": _at("point.workers"),
     "gpus": lambda row: row.point.gpus if row.point.device == CUDA else None,
     **{knob.name: _ran(knob) for knob in REPORTED},
     "gpu": _at("record.gpu.name"),
@@ -217,8 +213,6 @@ _BEFORE: Mapping[str, Callable[[Row], Any]] = {
     "versions": _versions,
     # of a point on a CPU, because the CPU is measured
     "machine": lambda row: row.record.host if row.record and row.point.device == CPU else None,
-}
-_AFTER: Mapping[str, Callable[[Row], Any]] = {
     "items": _items,
     "items_total": _at("record.summary.items_total"),
     "effective": _effective,
@@ -236,29 +230,34 @@ _AFTER: Mapping[str, Callable[[Row], Any]] = {
     "energy_span_s": _at("record.energy.span_s"),
     "idle_w": _at("record.energy.idle_w"),
 }
-COLUMNS = {**_BEFORE, **_AFTER}
 """By name how the columns of ``jobkit collect --format csv`` read a row; ``None`` is not known."""
-SETTING = tuple(_BEFORE)[[*_BEFORE].index("workload") :]
+_NAMES = tuple(COLUMNS)
+_FIGURES_AT = _NAMES.index("items")
+SETTING = _NAMES[_NAMES.index("workload") : _FIGURES_AT]
 """Columns, besides the knobs, that two points must share before a mean over both means anything."""
 
 
 def fixed_columns() -> list[str]:
     """Return the columns that every table of points has, in order."""
-    return [*_BEFORE, *FIGURES, *_AFTER]
+    return [*_NAMES[:_FIGURES_AT], *FIGURES, *_NAMES[_FIGURES_AT:]]
 
 
-def row_of_point(folder: str, result: PointResult) -> Row:
-    record, batches, figures = result.record, result.batches, dict[str, float | None]()
+def row_of_point(folder: str, result: PointResult, compared: Agreement | None = None) -> Row:
+    """Return the row of a point; ``compared``: how its entities agree with those of fp32."""
+    record, batches, given = result.record, result.batches, dict[str, object]()
     if batches and not record:  # how far it came
         items, work_s = sum(batch.items for batch in batches), fsum(batch.seconds for batch in batches)
-        figures = {
+        given = {
             SPEED.name: items / work_s if items and work_s > 0 else None,
             WORK.name: work_s or None,
             BATCH_MEAN.name: work_s / len(batches),
             LOAD.name: max(batch.load for batch in batches),
         }
+    if compared:
+        counts = (compared.entities, compared.differ, compared.f1)
+        given |= {figure.name: count for figure, count in zip(AGREEMENT, counts, strict=True)}
     params = record.params if record else result.point.params
-    return Row(folder=folder, result=result, record=record, params=params, figures=figures)
+    return Row(folder=folder, result=result, record=record, params=params, given=given)
 
 
 LOG_LIMIT_BYTES = 16 * 2**20
@@ -329,21 +328,23 @@ def _read_run(path: Path) -> Sources:
     if why := kind_of(path).untabled:
         return Sources(notes=[f"{path}: {why}: skipped"])
     found, alone, also = Sources(), list[str](), list[str]()
-    rows, notes, profiled = found.rows, found.notes, list[str]()
+    results, notes, profiled = list[PointResult](), found.notes, list[str]()
     for result in each_point(path, notes):
         point = result.point
         if not point.kind.tabled:
             found.profiled.append(result.outcome)
             profiled.append(f"{point.point_id} ({result.outcome or 'to come'})")
             continue
-        rows.append(row_of_point(str(path), result))
+        results.append(result)
         if result.by_hand:
             numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
             (alone if result.verdict.by_hand else also).append(f"{point.point_id} (try {numbers})")
-    found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
+    compared = agreements(results)
+    found.rows = [row_of_point(str(path), one, compared.get(one.point.index)) for one in results]
+    found.trials[str(path)] = settled = trials_of(path, results)
     tried = describe_trials(settled)
-    changing = changing_words(changing_knobs(row.result for row in rows))
-    notes += [f"{path}: {line}" for line in (*_add_agreement(rows), *changing)]
+    changing = changing_words(changing_knobs(results))
+    notes += [f"{path}: {line}" for line in (*_agreement_words(found.rows, compared), *changing)]
     if not tried and (path / layout.SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     apart = (
@@ -357,25 +358,20 @@ def _read_run(path: Path) -> Sources:
     for extension in EXTENSIONS.values():
         logs = sorted((path / layout.LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
         if logs and (figures := extension.figures()):
-            found.jobs += figures(logs, rows, notes)
+            found.jobs += figures(logs, found.rows, notes)
     if search := read_search(path):
         found.searches[str(path)] = search
     return found
 
 
-def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
-    """Add to the rows how their entities agree with fp32, if the precision is swept; yield what it means."""
-    if not sweeps_precision(row.params for row in rows):
-        return
-    by_index = agreements([row.result for row in rows])
+def _agreement_words(rows: Sequence[Row], compared: Mapping[int, Agreement]) -> Iterator[str]:
+    """Yield how the entities of each precision agree with those of fp32, if the precision is swept."""
     worst: dict[str, Agreement] = {}  # of the point of each precision that agrees least
     for row in rows:
-        if agreement := by_index.get(row.point.index):
-            counts = (agreement.entities, agreement.differ, agreement.f1)
-            row.figures |= {figure.name: value for figure, value in zip(AGREEMENT, counts, strict=True)}
+        if agreement := compared.get(row.point.index):
             name = str(row.params[PRECISIONS.name])
-            worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
-    if not by_index:
+            worst[name] = min(agreement, worst.get(name, agreement), key=lambda one: one.f1)
+    if not compared and sweeps_precision(row.params for row in rows):
         yield NOT_COMPARED
     for name, least in worst.items():
         if name != FP32 and not least.differ:

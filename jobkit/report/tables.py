@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 from jobkit.answers.loads import Lengths, read_lengths
 from jobkit.answers.memory import Memory
 from jobkit.answers.objective import SearchAnswer
-from jobkit.answers.setting import Ratio, Setting, key_of, settings_of
+from jobkit.answers.setting import Mean, Ratio, Setting, key_of, settings_of
 from jobkit.core.errors import ExitCode
 from jobkit.core.figures import (
     AGREEMENT,
@@ -61,52 +59,30 @@ OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
 """The columns that are no column of a row."""
 COUNTS = (
-    "index",
-    "repeat",
-    "tries",
-    "threads",
-    "workers",
-    "gpus",
-    "items",
-    "items_total",
-    "overlaps",
-    "foreign",
+    *("index", "repeat", "tries", "threads", "workers", "gpus"),
+    *("items", "items_total", "overlaps", "foreign"),
 )
 UNITS = ("_bytes", "_j", "_s", "_w")
 """The columns of a row that hold numbers, and how the names of others end."""
+WORDS = {name for name in COLUMNS if name not in COUNTS and not name.endswith(UNITS)}
+"""All other columns of a row."""
 
 
-@contextmanager
-def no_search_for_cycles() -> Iterator[None]:
-    """Keep Python from looking for cycles: records make none, and of 10,000 it takes a sixth of the time."""
-    searched = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if searched:
-            gc.enable()
-
-
-def hidden_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
-    """Return the figures that a table does not show: the energies of all settings are net, or none is."""
+def shown_energy(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
+    """Return the figures that a table shows: the energies of all settings are net, or none is."""
     measured = [size for size in sizes if size.mean(ENERGY)]
-    return GROSS if measured and all(size.mean(NET_ENERGY) for size in measured) else NET
-
-
-def energy_per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
-    return (NET if hidden_energy(sizes) is GROSS else GROSS)[1]
+    return NET if measured and all(size.mean(NET_ENERGY) for size in measured) else GROSS
 
 
 def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool | None]:
-    """Return for each setting (time and energy) whether no other beats it; ``None`` if a value is unknown.
+    """Return for each setting (time and energy) whether no other beats it; ``None`` if that is not known.
 
     A setting beats another if it is at least as good in both, and better in one of them; less is better.
     """
     known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
     return [
         None
-        if time is None or energy is None
+        if len(known) < 2 or time is None or energy is None
         else not any((other != (time, energy)) and other[0] <= time and other[1] <= energy for other in known)
         for time, energy in settings
     ]
@@ -114,20 +90,25 @@ def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Setting[Row]):
-    # its speed over that of the smallest size of the group that succeeded; that size itself has no interval
-    times: Ratio | None
+    base: Mean | None  # the speed of the smallest size of the group that succeeded
+    times: Ratio | None  # its speed over ``base``; the size of that itself has no interval
     # whether no other size of the group beats it in both time and energy; ``None`` if not known
-    front: bool | None = None
+    front: bool | None
+
+    def values(self, figure: Figure) -> tuple[float, ...]:
+        if figure is SPEEDUP:
+            return tuple(rate / self.base.value for rate in super().values(SPEED) if self.base)
+        return super().values(figure)
 
     def of(self, name: str) -> object:
         """Return a value, one of `OF_A_SIZE`, of the first point that has it."""
-        return next((value for row in self.points if (value := row.cell(name)) is not None), None)
+        return next((value for row in self.points if (value := row.value(name)) is not None), None)
 
 
 def sizes(
     rows: Iterable[Row], knobs: Sequence[str], searches: Mapping[str, SearchAnswer] | None = None
 ) -> list[Size]:
-    """Return the sizes of all groups in order, and give the rows their speed-up.
+    """Return the sizes of all groups in order.
 
     ``searches``: by run folder what a search found. The phase that its answer rests on comes first, and its
     intervals are wider, because they were looked at several times.
@@ -143,46 +124,47 @@ def sizes(
 
     measured = settings_of((row for row in rows if row.size is not None), lambda row: row.size)
     for _, group in groupby(sorted(measured.values(), key=order), key=lambda setting: setting.first.group):
-        alike, base = list[Size](), None  # the first size with a speed is the base
-        for setting in group:
-            speed, times, first = setting.mean(SPEED), None, setting.first
+        settings, base = list(group), None  # the first speed is the base
+        joules = shown_energy(settings)[1]
+        means = [(setting.mean(SPEED), setting.mean(joules)) for setting in settings]
+        fronts = unbeaten([(1 / a.value if a else None, b.value if b else None) for a, b in means])
+        for setting, (speed, _), front in zip(settings, means, fronts, strict=True):
+            times, first = None, setting.first
             if speed and base:
                 search = of_folder.get(first.folder)
                 times = speed.over(base, search.probability(first.point.phase) if search else TWO_SIDED)
             elif speed:
                 base, times = speed, Ratio(1.0, None, None)
-            for row in setting.well:
-                rate = row.value(SPEED)
-                row.figures[SPEEDUP.name] = rate / base.value if rate and base else None
-            alike.append(Size(points=setting.points, times=times))
-        joules = energy_per_1000(alike)
-        means = [(size.mean(SPEED), size.mean(joules)) for size in alike]
-        fronts = unbeaten([(1 / a.value if a else None, b.value if b else None) for a, b in means])
-        several = len(fronts) - fronts.count(None) > 1
-        known = zip(alike, fronts, strict=True)
-        found += [replace(size, front=front if several else None) for size, front in known]
+            found.append(Size(points=setting.points, base=base, times=times, front=front))
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    # A row is of one point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial
-    # (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
     sources: Sources
+    # Each is of one point (of several tries the one that `jobkit.runs.tries.try_that_counts` names). A trial
+    # (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
+    rows: Sequence[Row]
     by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group
     # the first point of each group. Points of two groups never share a mean: they differ in GPU, model, text,
     # versions, or another column of `SETTING`.
     by_group: Sequence[Row]
     knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
     notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
-    own: tuple[Figure, ...] = ()  # the figures that the workloads report
-    _lengths: dict[str, Lengths | None] = field(default_factory=dict)
-    # by group and memory of the GPU, as `jobkit.report.output.group_memory` has found them
+    figures: tuple[Figure, ...]  # that the tables have; those that the workloads report come last
+    # by group and memory of the GPU, as `jobkit.report.predictions.group_memory` has found them
     memories: dict[tuple[int, int | None], dict[str, Memory] | str] = field(default_factory=dict)
 
     @property
-    def rows(self) -> Sequence[Row]:
-        return self.sources.rows
+    def own(self) -> tuple[Figure, ...]:
+        """The figures that the workloads report."""
+        return tuple(figure for figure in self.figures if figure.own)
+
+    def rows_of(self, group: int) -> list[Row]:
+        return [row for row in self.rows if row.group == group]
+
+    def sizes_of(self, group: int) -> list[Size]:
+        return [size for size in self.by_size if size.first.group == group]
 
     @property
     def failed(self) -> int:
@@ -210,38 +192,34 @@ class Collected:
 
     @property
     def point_columns(self) -> list[str]:
-        absent = {figure.name for figure in _absent(self.rows)}
-        fixed = dict.fromkeys(fixed_columns())
-        knobs = [knob for knob in self.knobs if knob not in fixed]
-        shown = [name for name in fixed if name not in absent]
-        return [*shown, *knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
-
-    @property
-    def _figures(self) -> list[Figure]:
-        absent = _absent(self.rows)
-        return [*(figure for figure in FIGURES.values() if figure not in absent), *self.own]
+        figures = [figure.name for figure in self.figures]
+        fixed = [name for name in fixed_columns() if name in COLUMNS or name in figures]
+        own = (name for name in (*self.knobs, *figures) if name not in fixed)
+        return [*fixed, *own, "group", "size", "speedup"]
 
     def point_records(self) -> Iterator[dict[str, object]]:
-        columns, figures = self.point_columns, {figure.name: figure for figure in (*self._figures, SPEEDUP)}
+        columns = self.point_columns
+        read: dict[str, Figure | str] = {figure.name: figure for figure in self.figures}
+        read |= {name: name for name in COLUMNS}
+        bases = {size.first.size: size.base for size in self.by_size}
         for row in self.rows:
-            values: dict[str, object] = {name: row.value(figure) for name, figure in figures.items()}
-            values |= {**row.params, "group": row.group, "size": row.size}
-            values |= {name: read(row) for name, read in COLUMNS.items()}
-            values |= row.given
+            rate, base = row.value(SPEED), bases.get(row.size) if row.outcome is Outcome.OK else None
+            values = {**row.params, "group": row.group, "size": row.size}
+            values["speedup"] = rate / base.value if rate and base else None
+            values |= {name: row.value(column) for name, column in read.items()}
             yield {name: values.get(name) for name in columns}
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, ends of intervals follow all."""
-        figures = self._figures
         for size in self.by_size:
-            means = {figure.name: size.mean(figure) for figure in figures}
-            bounded = {figure.name: means[figure.name] for figure in figures if figure.interval}
+            means = {figure.name: size.mean(figure) for figure in self.figures}
+            bounded = {figure.name: means[figure.name] for figure in self.figures if figure.interval}
             ends = {name: mean.ends if mean else (None, None) for name, mean in bounded.items()}
             ends["speedup"] = (size.times.low, size.times.high) if size.times else (None, None)
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
-                "phase": size.first.cell("phase"),
+                "phase": size.first.value("phase"),
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: size.of(name) for name in OF_A_SIZE},
                 "outcomes": size.outcomes,
@@ -264,8 +242,8 @@ class Collected:
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        names = [figure.name for figure in self._figures]
-        ended = [*(figure.name for figure in self._figures if figure.interval), "speedup"]
+        names = [figure.name for figure in self.figures]
+        ended = [*(figure.name for figure in self.figures if figure.interval), "speedup"]
         columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *names]
         columns += [f"{name}_{what}" for what in ("sd", "n") for name in names]
         columns += ["speedup", "front", *(f"{name}_{end}" for end in ("low", "high") for name in ended)]
@@ -277,12 +255,8 @@ class Collected:
 
     def lengths(self, rows: Iterable[Row]) -> Lengths | None:
         """``None`` if no run folder holds them."""
-        for folder in dict.fromkeys(row.folder for row in rows):
-            if folder not in self._lengths:
-                self._lengths[folder] = read_lengths(Path(folder))
-            if (lengths := self._lengths[folder]) is not None:
-                return lengths
-        return None
+        folders = dict.fromkeys(row.folder for row in rows)
+        return next(filter(None, (read_lengths(Path(folder)) for folder in folders)), None)
 
     def search(self, group: int) -> SearchAnswer | None:
         """Return what the search of a group's run found; ``None`` if it found no setting."""
@@ -319,7 +293,7 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 
     rows = list(records)
     words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    words |= {"outcomes", *(name for name in {*COLUMNS} - {*COUNTS} if not name.endswith(UNITS))}
+    words |= {"outcomes", *WORDS}
     frame = pd.DataFrame(rows, columns=list(columns))
     return frame.astype(dict.fromkeys((name for name in columns if name not in words), "float64"))
 
@@ -332,10 +306,9 @@ def typed(records: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd
         values = [value for record in records if (value := record.get(name)) is not None]
         kinds = {*map(type, values)}
         whole = name in {*COUNTS, "group", "size", "load_max"} or name.endswith("_bytes")
-        number = whole or name.endswith(UNITS) or name not in COLUMNS
         if kinds == {bool}:
             kind = "boolean"
-        elif not (kinds <= {int, float} if kinds else number):
+        elif not (kinds <= {int, float} if kinds else name not in WORDS):
             kind = "string"
         elif whole if not kinds else kinds == {int} and (whole or not name.endswith(UNITS)):
             kind = "Int64"
@@ -348,70 +321,71 @@ def typed(records: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd
     return pd.DataFrame({name: column(name) for name in columns})
 
 
-@no_search_for_cycles()
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables; see `jobkit.report.rows.read_sources`."""
     sources = read_sources(paths, more_figures)
-    rows = sources.rows
-    knobs = _name_knobs(rows)
-    by_group = _number(rows)
-    absent = {figure.name for figure in _absent(rows)}
-    taken = {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - absent
-    own = own_columns((row.record for row in rows), taken)
-    by_size = sizes(rows, knobs, sources.searches)
-    notes = (*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own))
-    return Collected(sources=sources, by_size=by_size, by_group=by_group, knobs=knobs, notes=notes, own=own)
-
-
-def _absent(rows: Iterable[Row]) -> tuple[Figure, ...]:
-    return () if any(row.value(F1) is not None for row in rows) else AGREEMENT
-
-
-def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
-    names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
+    names = dict.fromkeys(name for row in sources.rows for name in row.params)
     taken = {*fixed_columns(), *OF_DERIVED} - {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
-    columns = {name: f"knob_{name}" if name in taken else name for name in names}
-    for row in rows:
-        row.params = {columns[name]: row.params[name] for name in names if name in row.params}
-    return tuple(columns.values())
+    columns = {
+        name: f"knob_{name}" if name in taken else name
+        for name in sorted(names, key=lambda n: n != BATCH_SIZE)
+    }
+    knobs = tuple(columns.values())
+    rows = _placed(sources.rows, columns)
+    firsts = {row.group: row for row in reversed(rows) if row.size is not None}
+    by_group = [firsts[group] for group in range(len(firsts))]
+    absent = () if any(row.value(F1) is not None for row in rows) else AGREEMENT
+    figures = [figure for figure in FIGURES.values() if figure not in absent]
+    taken = {*COLUMNS, *(figure.name for figure in figures), *OF_DERIVED, *OF_A_SIZE, *knobs}
+    own = own_columns((row.record for row in rows), taken)
+    return Collected(
+        sources=sources,
+        rows=rows,
+        by_size=sizes(rows, knobs, sources.searches),
+        by_group=by_group,
+        knobs=knobs,
+        notes=(*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own)),
+        figures=(*figures, *own),
+    )
 
 
-def _number(rows: Sequence[Row]) -> list[Row]:
-    """Give the rows their group, their size, their overlaps and their own energy; return the groups' first.
+def _placed(rows: Sequence[Row], columns: Mapping[str, str]) -> list[Row]:
+    """Return the rows with their group, size, overlaps and own energy; knobs have the names of their columns.
 
     Only a point with figures belongs to a group: of any other point the GPU or the versions may be unknown. A
     trial makes no group and no size.
     """
     groups: dict[object, int] = {}
     sizes: dict[object, int] = {}
-    firsts: list[Row] = []
+    placed: list[Row] = []
     for row, number in zip(rows, overlaps([row.record for row in rows]), strict=True):
-        row.overlaps = number
-        if row.record and row.record.energy:
-            row.record = replace(row.record, energy=attributed(row.record.energy, number))
-        if row.point.trial:
-            row.group = groups.get(row.fixed)
-        elif row.has_figures:
-            row.group = groups.setdefault(row.fixed, len(groups))
-            row.size = sizes.setdefault((row.group, row.point.phase, *sorted(row.params.items())), len(sizes))
-            if row.group == len(firsts):
-                firsts.append(row)
-    return firsts
+        record, group, size = row.record, None, None
+        if record and record.energy:
+            record = replace(record, energy=attributed(record.energy, number))
+        params = {column: row.params[name] for name, column in columns.items() if name in row.params}
+        own = replace(row, record=record, params=params, overlaps=number)
+        if own.point.trial:
+            group = groups.get(own.fixed)
+        elif own.has_figures:
+            group = groups.setdefault(own.fixed, len(groups))
+            size = sizes.setdefault((group, own.point.phase, *sorted(params.items())), len(sizes))
+        placed.append(replace(own, group=group, size=size))
+    return placed
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     """Yield each remark on the rows once; trials are no part of the tables."""
     rows = [row for row in rows if not row.point.trial]
     if len(groups) > 1:
-        differ = [name for name in SETTING if len({row.cell(name) for row in groups}) > 1]
+        differ = [name for name in SETTING if len({row.value(name) for row in groups}) > 1]
         yield f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}"
     yield from dict.fromkeys(row.file_format.remark for row in rows if row.file_format)
-    refused = {row.cell("shortcuts") or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
+    refused = {row.value("shortcuts") or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
     yield from (f"shortcuts refused, in effect {reason}" for reason in sorted(refused))
-    effective = {row.cell("inert"): row.cell("effective") for row in reversed(rows)}
+    effective = {row.value("inert"): row.value("effective") for row in reversed(rows)}
     for knob in sorted({*effective} - {None, "", SHORTCUTS}):
         yield f"{knob} did not take effect; in effect: {effective[knob]}"
-    disagreements = Counter(row.cell("disagreement") for row in rows)
+    disagreements = Counter(row.value("disagreement") for row in rows)
     for sentence in sorted({*disagreements} - {None, ""}):
         points = format_count(disagreements[sentence], "point")
         yield f"instruments disagree ({points}): {sentence}"
@@ -425,7 +399,7 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if left := [size for row in rows if row.record and (size := row.record.memory.left_bytes)]:
         points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
         yield f"{points} more in use on the GPU than the run has seen before: distrust the memory figures"
-    if shared := sum(bool(row.cell("foreign")) for row in rows):
+    if shared := sum(bool(row.value("foreign")) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     notes = Counter(note for row in rows if row.record for note in row.record.notes)

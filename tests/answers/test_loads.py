@@ -89,7 +89,7 @@ def test_efficiency_is_that_of_plain_counting(rows: list[list[int]], cut: Cut, s
     loads = Loads(lengths(rows), cut)
     padded = sum(len(chunk) * max(chunk) for _, chunk in chunks(rows, cut, size))
     characters = sum(map(sum, rows))
-    assert loads.efficiency(size) == (characters / padded if padded else 1)
+    assert loads.chunks(size).efficiency == (characters / padded if padded else 1)
     assert 0 < loads.efficiency_sorted(size) <= 1
 
 
@@ -105,7 +105,7 @@ def test_the_limit_is_what_a_call_can_hold() -> None:
     fixed, unpadded = Loads(short, Cut(paragraphs_per_call=2)), Loads(replace(short, pads=False))
     assert [fixed.load(size) for size in (1, 2, 3)] == [5, 10, 10]
     assert [unpadded.load(size) for size in (1, 2, 3)] == [5, 8, 9]
-    assert (unpadded.own(2), unpadded.efficiency(2)) == (8, 1)
+    assert (unpadded.own(2), unpadded.chunks(2).efficiency) == (8, 1)
 
 
 def arranged(rows: list[list[int]], window: int | None) -> list[list[int]]:
@@ -129,12 +129,9 @@ def test_sorted_loads_are_those_of_plain_counting(
     assert loads.chunks(size) == (len(made), loads.own(size), sum(map(sum, rows)) / padded if padded else 1)
 
 
-@given(PARAGRAPHS, st.integers(1, 9), st.integers(1, 200), st.sampled_from([True, False]))
+@given(rows=PARAGRAPHS, work_unit=st.integers(1, 9), budget=st.integers(1, 200), by_length=st.booleans())
 def test_a_budget_caps_every_load_but_of_an_item_alone(
-    rows: list[list[int]],
-    work_unit: int,
-    budget: int,
-    by_length: bool,  # noqa: FBT001 - given by hypothesis
+    rows: list[list[int]], work_unit: int, budget: int, *, by_length: bool
 ) -> None:
     loads = Loads(lengths(rows), by_length=by_length)
     made = loads.under_budget(budget, work_unit)
@@ -150,7 +147,7 @@ def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_no
     assert loads.lengths.source == NONE
     loads = Loads(lengths([]))
     assert (loads.load(3), loads.saturation, loads.limit, loads.worst(3)) == (0, 1, 1, (0, 1))
-    assert (loads.efficiency(3), loads.efficiency_sorted(3)) == (1, 1)
+    assert (loads.chunks(3).efficiency, loads.efficiency_sorted(3)) == (1, 1)
 
 
 def test_all_batch_sizes_of_a_longer_text_take_a_little_longer() -> None:

@@ -82,10 +82,7 @@ def finals(loop: list[float], other: list[float], objective: Objective, **change
     ],
 )
 def test_a_finalist_wins_only_if_it_is_shown_to_be_better(
-    loop: list[float],
-    other: list[float],
-    better: bool | None,  # noqa: FBT001 - a parameter of the test
-    loop_wins: bool,  # noqa: FBT001
+    loop: list[float], other: list[float], *, better: bool | None, loop_wins: bool
 ) -> None:
     found = finals(loop, other, Objective(metric="f1", direction="max"))
     assert found.comparison

@@ -112,15 +112,14 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
 
 
-def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
+def test_the_safe_batch_is_tried_as_a_point_of_its_own_and_if_it_holds_it_is_the_last(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     assert "the largest batch has not been tested yet" in str(read_sources([run]).notes)
     point = planned(run)
     assert read_sources([run]).rows[-1].point == point
     (trial,) = trials(run)
     assert (point.index, point.point_id) == (6, f"batch_size-{trial.batch_size}-verify")
-    assert points_of(run)[-1] == point
-    assert len(points_of(run)) == 6
+    assert points_of(run)[5:] == [point]
     assert (point.params, point.repeat, point.cap_bytes) == ({"batch_size": trial.batch_size}, 1, None)
     assert trial.under_way
     assert trial.load == 900 * trial.batch_size
@@ -128,23 +127,15 @@ def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> 
     assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB
     assert trial.bound_bytes + 900 * BYTES_PER_LOAD > GIB, "the next batch would not be safe"
     assert trial.memory == PROCESS
-
-
-def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    assert not finished(run)
-    point = planned(run)
     assert next_point(run, search.propose_trial) is None, "it may still run"
     assert not finished(run)
     ends(run, point, Outcome.OK)
     assert is_over(run)
     before = {path: path.read_bytes() for path in (run / TRIALS_FILE, run / POINTS_FILE)}
     assert is_over(run)
-    assert before == {path: path.read_bytes() for path in before}
+    assert before == {path: path.read_bytes() for path in before}, "asked again, nothing changes"
     (trial,) = trials(run)
-    assert trial.held
-    assert trial.measured_bytes == measured(point).memory.maxrss_bytes
-    assert len(points_of(run)) == 6
+    assert (trial.held, trial.measured_bytes) == (True, measured(point).memory.maxrss_bytes)
 
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
@@ -165,16 +156,16 @@ def test_what_did_not_fit_is_followed_by_at_most_95_percent_three_times_in_all(
     assert not any(trial.held for trial in tried)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.CANCELLED])
+@pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.CANCELLED, Outcome.OK])
 def test_what_says_nothing_of_memory_ends_it_until_it_is_asked_for_anew(
     tmp_path: Path, outcome: Outcome
 ) -> None:
     """An old failure must not settle the new trial, a point of its own: nothing of it has run."""
     run = run_of(tmp_path)
     first = planned(run)
-    ends(run, first, outcome)
+    write_record(run, replace(measured(first), outcome=outcome, memory=MemoryReadings()))
     assert is_over(run)
-    assert trials(run)[-1].outcome is outcome
+    assert (trials(run)[-1].outcome, trials(run)[-1].held) == (outcome, False)
     want(run, GIB, after=1)
     second = planned(run)
     assert (second.params, second.point_id) == (first.params, f"{first.point_id}-2")
@@ -193,9 +184,11 @@ def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> 
     assert second.load <= 0.95 * first.load
     ends(run, smaller, Outcome.OK)
     assert is_over(run)
-    for number, signal in enumerate(("TERM", "")):
+    for number, exit_ in enumerate(
+        (Exit(status=137, stage="run", signal="TERM"), Exit(status=1, stage="run"))
+    ):
         run = run_of(tmp_path / str(number))
-        write_exit(run, planned(run), Exit(status=137 if signal else 1, stage="run", signal=signal or None))
+        write_exit(run, planned(run), exit_)
         assert next_point(run, search.propose_trial) is None
         assert not trials(run)[-1].killed, "it ended otherwise"
 
@@ -215,13 +208,6 @@ def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
     assert is_over(whole)
     assert trials(whole)[-1].proved
     assert len(points_of(whole)) == 4
-
-
-def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    write_record(run, replace(measured(planned(run)), memory=MemoryReadings()))
-    assert is_over(run), "nothing was learned, so nothing smaller is tried"
-    assert not trials(run)[0].held
 
 
 def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
@@ -287,14 +273,9 @@ def test_workers_share_the_memory_of_a_gpu(tmp_path: Path, workers: int) -> None
     assert planned(alone).params == point.params, "as if it had the part for itself"
     failed = trial.load - 900
     write_record(run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=failed))
-    second = planned(run)
-    assert second.cap_bytes == GIB // workers
+    assert planned(run).cap_bytes == GIB // workers
     assert trials(run)[-1].load < min(0.95 * trial.load, failed), "the line has learned of it"
-    write_record(run, measured(second))
-    assert is_over(run)
-    last = trials(run)[-1]
-    assert (last.held, last.measured_bytes) == (True, measured(second).needs[0].passed_bytes)
-    (said,) = describe_trials([last])
+    (said,) = describe_trials([replace(trial, outcome=Outcome.OK, measured_bytes=1)])
     assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
     assert said.endswith("an allocator setting that was not recorded"), "the records have no environment"
 
@@ -336,6 +317,9 @@ def test_the_text_ends_the_batch_or_the_budget(tmp_path: Path) -> None:
     assert planned(run).params == {"padded": 100 * 900}, "a call of 100 paragraphs is one batch"
 
 
+ONE_KNOB = "find_max needs a sweep of batch_size or padded in which no other knob varies"
+
+
 @pytest.mark.parametrize(
     ("sizes", "memory_bytes", "knob", "why"),
     [
@@ -343,24 +327,25 @@ def test_the_text_ends_the_batch_or_the_budget(tmp_path: Path) -> None:
         (SIZES, 2**20, "batch_size", "not even a batch of 1 fits"),
         (SIZES, 2**20, "padded", "not even a batch of the longest sentence fits"),
         ((), GIB, "batch_size", "no point has succeeded yet"),
+        (
+            SIZES,
+            GIB,
+            "another",
+            "find_max needs a sweep of batch_size or padded in which no other knob varies",
+        ),
     ],
 )
 def test_where_nothing_can_be_tried_it_says_why_once(
     tmp_path: Path, sizes: Sequence[int], memory_bytes: int, knob: str, why: str
 ) -> None:
     run = run_of(tmp_path, sizes=sizes, memory_bytes=memory_bytes, knob=knob)
+    if knob == "another":
+        odd = [replace(one, params={**one.params, "tokenizer_batch": one.index}) for one in points_of(run)]
+        (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in odd), encoding="utf-8")
     assert is_over(run)
     assert is_over(run)
     assert [(trial.index, trial.message) for trial in trials(run)] == [(0, why)]
     assert len(points_of(run)) == len(sizes)
-
-
-def test_another_knob_is_refused(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    odd = [replace(one, params={**one.params, "tokenizer_batch": one.index}) for one in points_of(run)]
-    (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in odd), encoding="utf-8")
-    assert next_point(run, search.propose_trial) is None
-    assert "no other knob varies" in trials(run)[0].message
 
 
 def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(

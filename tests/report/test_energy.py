@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.setting import Setting
 from jobkit.core.figures import ENERGY as ENERGY_J
 from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
-from jobkit.core.figures import FIGURES
-from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
+from jobkit.core.figures import FIGURES, GPU_MEMORY
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy, MemoryReadings
 from jobkit.core.records import Record
+from jobkit.core.units import GIB
 from jobkit.report.output import front_line, render
+from jobkit.report.rows import Row, read_sources
 from jobkit.report.tables import Collected, Size, collect, unbeaten
 from jobkit.runs.results import read_run
-from tests.support.builders import ITEMS, grid, record, write_records
+from tests.support.builders import GPU, ITEMS, grid, point, record, write_records
 
 ENERGY = Energy(span_s=10, counter_j=881, idle_w=20, idle_s=6)
 FOREIGN = replace(ENERGY, attribution=NOT_ATTRIBUTABLE)
@@ -121,3 +125,43 @@ def test_the_front_is_marked_and_said(tmp_path: Path) -> None:
     found = collected(tmp_path / "one", spending(500), spending(400))
     assert front_line(found.by_size) == ("Time and energy: no other setting beats batch_size 100 in either.",)
     assert unbeaten([(1, 2), (1, 2), (2, 2)]) == [True, True, False], "of equal settings all are on the front"
+
+
+def row_of(run: Path, memory: MemoryReadings, foreign: int | None, workers: int = 1) -> Row:
+    gpu = replace(GPU, foreign_processes=foreign)
+    told = replace(record(replace(point(), workers=workers)), memory=memory, gpu=gpu)
+    (row,) = read_sources([write_records(run, [told])]).rows
+    return row
+
+
+ONE_PROCESS = MemoryReadings(context_bytes=GIB, reserved_peak_bytes=3 * GIB)
+ABOVE_IDLE = MemoryReadings(device_peak_bytes=5 * GIB, device_idle_bytes=GIB)
+
+
+@pytest.mark.parametrize(
+    ("memory", "foreign", "workers", "instrument"),
+    [
+        (ABOVE_IDLE, 0, 1, "NVML device above idle"),
+        (ONE_PROCESS, 0, 1, "context + torch reserved"),
+        (ONE_PROCESS, 0, 2, None),
+        (replace(ABOVE_IDLE, context_bytes=GIB, reserved_peak_bytes=9), 0, 2, "NVML device above idle"),
+        (ABOVE_IDLE, 1, 1, None),
+        (ABOVE_IDLE, None, 1, None),
+        (replace(ABOVE_IDLE, device_idle_bytes=None), 0, 1, None),
+    ],
+)
+def test_without_the_peak_of_the_process_another_instrument_stands_in_if_it_measures_that_process_alone(
+    tmp_path: Path, memory: MemoryReadings, foreign: int | None, workers: int, instrument: str | None
+) -> None:
+    found = row_of(tmp_path / "run", memory, foreign, workers)
+    peak = 4 * GIB if instrument else None
+    assert (found.value(GPU_MEMORY), found.value("gpu_instrument")) == (peak, instrument)
+
+
+def test_a_constraint_is_judged_by_the_memory_that_the_table_shows(tmp_path: Path) -> None:
+    memory = MemoryReadings(device_peak_bytes=9 * GIB, device_idle_bytes=7 * GIB)
+    row = row_of(tmp_path / "run", memory, 0)
+    assert row.record
+    assert row.value(GPU_MEMORY) == 2 * GIB
+    at_most = Objective(bounds={GPU_MEMORY.key: Bound(max=3 * GIB)})
+    assert at_most.broken(Setting(points=(row.record,))) == ""

@@ -88,8 +88,8 @@ def request(
 
 def plan(asked: apply.ApplyRequest, out: Path = OUT) -> tuple[Prepared, CorpusSummary]:
     """Return what is planned of a corpus; nothing is written."""
-    setting = find_setting(Path(asked.word), asked.options, build=False, say=lambda _: None)
-    return apply.prepare(out.absolute(), asked, setting, *apply.read(asked))
+    setting = find_setting(Path(asked.word), asked.options, build=False)
+    return apply.prepare(out.absolute(), asked, setting, *apply.read(asked, setting))
 
 
 def write_planned(asked: apply.ApplyRequest, out: Path = OUT) -> Prepared:

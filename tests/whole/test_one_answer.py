@@ -19,7 +19,7 @@ import pytest
 from benchmarks.archives import runs
 from jobkit.answers.search import foreseen
 from jobkit.answers.speed import CorpusVolume
-from jobkit.commands.listing import LISTED
+from jobkit.core.command_list import LISTED
 from jobkit.core.files import read_lines
 from jobkit.core.knobs import renamed
 from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SPEC_FILE, TUNE_GOAL_FILE
@@ -154,7 +154,7 @@ def test_two_commands_print_one_figure(run: Path) -> None:
 def by_apply(run: Path, text: CorpusVolume) -> tuple[int, int]:
     """Return the memory and the walltime that a shard with all of a text requests."""
     options = Options(scheduler="slurm", site="slurm-default")
-    setting = find_setting(run, options, build=False, say=lambda _: None)
+    setting = find_setting(run, options, build=False)
     size = {"paragraphs": text.paragraphs, "characters": text.characters or 0}
     piece = Piece(source=0, start=0, end=1, longest=1, sha256="", **size)
     found = plan_shards([piece], replace(setting, past=()), ShardOptions(number=1)).measured

@@ -47,7 +47,6 @@ def _memory(_: str) -> None:
 WORDS: Mapping[str, Callable[[str], object]] = {
     "raises": _raise,
     "segfaults": lambda _: ctypes.string_at(0),
-    "aborts": lambda _: os.abort(),
     "memory": _memory,
     "lacks": lambda _: (_ for _ in ()).throw(MemoryError()),
     "hangs": lambda _: time.sleep(600),

@@ -14,8 +14,9 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.extensions.corpus.plan import Piece
-from jobkit.extensions.corpus.readers import JSONL, TEXT, BadPartError, jsonl_columns, read_pieces
+from jobkit.extensions.corpus.readers import JSONL, TEXT, jsonl_columns, read_pieces
 from jobkit.extensions.corpus.scan import CorpusFiles, file_kind, find_sources, grown_bytes, scan, source_at
+from jobkit.extensions.corpus.streams import BrokenError
 from jobkit.extensions.corpus.tables import TEXT_NAMES, USUAL
 
 MOST_BYTES = 2**28  # of a text that is not drawn: each point reads it whole
@@ -51,7 +52,7 @@ def _files(path: Path, number: int | None) -> CorpusFiles | None:
         return CorpusFiles([replace(source_at(str(path), path.name), kind=TEXT)], ())
     found = find_sources([str(path)])
     if plain and not number and kind == JSONL:
-        with suppress(OSError, BadPartError):
+        with suppress(OSError, BrokenError):
             return None if jsonl_columns(found.files[0], USUAL).text == "text" else found
     return found
 

@@ -39,7 +39,7 @@ from jobkit.extensions.corpus.rows import kept, read_vectors
 from jobkit.extensions.corpus.standing import CorpusState
 from jobkit.extensions.corpus.winners import part_files
 from jobkit.report.page import OfRun, PictureGroup, folded, source
-from jobkit.report.plot.drawing import from_zero
+from jobkit.report.plot.drawing import Mark, Stroke, from_zero
 from jobkit.report.plot.pictures import Picture, row_drawing
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import each_point
@@ -351,11 +351,11 @@ def _shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
         css = "blue" if tried.outcome == Outcome.OK else "grey" if tried.ended_s is None else "limit"
         title, began = f"{tried.name}: {tried.outcome}", tried.began_s / unit_s
         if tried.ended_s is None:
-            drawing.mark((began, row + 0.5), "cross", css=css, title=title, name="began, end not known")
+            drawing.mark(Mark((began, row + 0.5), "cross", css, title), name="began, end not known")
             continue
         bar = [(began, row + 0.5), (tried.ended_s / unit_s, row + 0.5)]
         name = "ok" if css == "blue" else "failed"
-        drawing.line(bar, name, css=css, width=max(1.0, 0.6 * row_px), title=title)
+        drawing.line(Stroke(bar, css, width=max(1.0, 0.6 * row_px), title=title), name)
     ended = sum(tried.outcome == Outcome.OK for tried in tries)
     part = f" One of every {step} tries is drawn." if step > 1 else ""
     return Picture(

@@ -6,7 +6,6 @@ Standard library only; planning finds the paragraphs of text with numpy.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -162,13 +161,9 @@ LINE_BLOCK_BYTES = 2**20
 WINDOW_BYTES = 2**16
 
 
-class BadPartError(Exception):
-    """A part that cannot be read: the line in the part, from 1, or 0 for the whole file, and the reason."""
-
-
 def refuse_long(size: int, what: str) -> None:
     if size > LONGEST_BYTES:
-        raise BadPartError(0, f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
+        raise BrokenError(f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,7 +193,7 @@ class ScanPart:
     given: int = field(init=False, default=0)
     lines: int = field(init=False, default=0)
     before: int = field(init=False, default=0)  # lines of the file before the part
-    bad: list[tuple[int, str]] = field(init=False, default_factory=list)  # lines and reasons: `BadPartError`
+    bad: list[tuple[int, str]] = field(init=False, default_factory=list)  # lines, and why
     ids: bytearray = field(init=False, default_factory=bytearray)  # 8 bytes for each document with an id
     unnamed: int = field(init=False, default=0)  # the number of documents without an id
     # files that ids look like, ``FILE:LINE``: documents without an id get such ids
@@ -224,11 +219,8 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
     for part in parts:
         try:
             _scan_part(part)
-        except BadPartError as error:
-            line, reason = error.args
-            part.bad.append((line, reason))
         except BrokenError as error:
-            part.bad.append((0, str(error)))
+            part.bad.append((error.line, str(error)))
         except OSError as error:
             part.bad.append((0, f"cannot be read: {error.strerror}"))
     return parts
@@ -236,7 +228,7 @@ def scan_parts(parts: list[ScanPart]) -> list[ScanPart]:
 
 def _scan_part(part: ScanPart) -> None:
     if is_lfs_pointer(part.file):
-        raise BadPartError(0, LFS_REASON)
+        raise BrokenError(LFS_REASON)
     if part.file.encoding == AUTO:
         part.file = replace(part.file, encoding=encoding_of(part.file))
     reader = READERS[part.file.kind]
@@ -257,7 +249,7 @@ def _scan_part(part: ScanPart) -> None:
         reader.scan(part, seen)
     if size != part.file.size_bytes:
         reason = f"the file changed while jobkit read it: {part.file.size_bytes} bytes, then {size}"
-        raise BadPartError(0, reason)
+        raise BrokenError(reason)
     part.sha256 = digest.hexdigest()
 
 
@@ -366,7 +358,7 @@ class _Text(Reader):
                         data.decode()
                     except UnicodeDecodeError as error:
                         line = part.lines + count_lines(data[: error.start]) + 1
-                        raise BadPartError(line, f"not UTF-8 at byte {place + error.start}") from error
+                        raise BrokenError(f"not UTF-8 at byte {place + error.start}", line) from error
                 skip = len(BOM) if place == 0 and data.startswith(BOM) else 0
                 part.given += bool(skip)
                 _add_pieces(data[skip:] if skip else data, part, place + skip)
@@ -526,7 +518,7 @@ class _Rows(Reader):
     def paragraphs(self, corpus: Corpus, piece: Piece, found: Any, left_out: set[int]) -> Iterator[Paragraph]:  # noqa: ANN401 - as in Reader
         source = corpus.sources[piece.source]
         if isinstance(found, bytes):
-            found = self.rows(io.BytesIO(found), source, _fields(corpus), piece.start)
+            found = self.rows(Stream(iter([found])), source, _fields(corpus), piece.start)
         return (
             paragraph
             for document, text in _good(source, found, piece.line, left_out)
@@ -665,7 +657,7 @@ def lines_of(stream: Stream, what: str = "line") -> Iterator[bytes]:
 def _joined(start: int, end: int, line: int, rows: list[bytes], lengths: list[int]) -> Iterator[Piece]:
     """Yield the piece of some rows, unless they have no paragraph."""
     if lengths:
-        yield _piece(start, end, line, lengths, hashlib.sha256(b"".join(rows)).hexdigest())
+        yield _piece(start, end, lengths, hashlib.sha256(b"".join(rows)).hexdigest(), line=line)
 
 
 def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -> Iterator[Piece]:
@@ -678,22 +670,21 @@ def _cut_row(place: int, row: Row, line: int, lengths: list[int], target: int) -
         while last < len(lengths) and (last == first or size + lengths[last] <= share):
             size += lengths[last]
             last += 1
-        yield _piece(place, place + row.size, line, lengths[first:last], digest, first)
+        at = {"line": line, "skip": first, "first_paragraph": first}
+        yield _piece(place, place + row.size, lengths[first:last], digest, **at)
         first = last
 
 
-def _piece(start: int, end: int, line: int, lengths: list[int], sha256: str, skip: int = 0) -> Piece:
+def _piece(start: int, end: int, lengths: list[int], sha256: str, **place: int) -> Piece:
     return Piece(
         source=0,
         start=start,
         end=end,
-        skip=skip,
-        line=line,
-        first_paragraph=skip,
         paragraphs=len(lengths),
         characters=sum(lengths),
         longest=max(lengths),
         sha256=sha256,
+        **place,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,7 +46,7 @@ from jobkit.planning.points import Inputs
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
-from jobkit.runs.request import merge_overrides
+from jobkit.runs.request import MINUTES, merge_overrides
 from jobkit.runs.results import each_point
 from jobkit.runs.status import LIVE, RunStatus
 from jobkit.runs.tries import timed
@@ -60,6 +60,16 @@ SIZES = {"memory": format_size, "walltime": format_walltime}
 def measured(run_dir: Path) -> bool:
     """Return whether the first shard has measured the speed, and the rest is still to be cut by it."""
     return measures(run_dir) is not None and bool(CorpusState(run_dir).settle())
+
+
+def cut_once_measured(
+    run_dir: Path, run: Callable[[], int | None], given: tuple[str, ...] = (), *, wait: bool = False
+) -> int | None:
+    """Run shards, as `resume.run_again`; once the first has measured the speed, cut the rest by it."""
+    code = None if measured(run_dir) else run()
+    if code is None and measured(run_dir):
+        return replan(run_dir, ShardOptions(minutes=measures(run_dir) or MINUTES), given, wait=wait)
+    return code
 
 
 def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wait: bool) -> int | None:

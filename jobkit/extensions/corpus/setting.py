@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -17,15 +17,17 @@ from jobkit.core.layout import (
     SPEC_FILE,
     read_points,
 )
-from jobkit.core.paths import ledger_path
+from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import FULL, ModelRef, Point, TextRef
-from jobkit.core.terminal import Say, relative_path
+from jobkit.core.terminal import note, relative_path
 from jobkit.core.units import first_lines, format_count, format_setting
 from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.provenance import Promise
+from jobkit.extensions.corpus.scan import find_sources
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.prepare import NamedSpec, Options, read_named, refuse_missing_packages
+from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import (
     energy_answer,
@@ -86,26 +88,20 @@ class AppliedSetting(Promise):
         return format_setting(shown) or "the workload's own"
 
 
-Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]
-"""Refuses the model of a workload; the last argument is what to do once the real model is there."""
-
-
-def find_setting(
-    word: Path, options: Options, *, build: bool, say: Say, refuse: Refuse = lambda *_: None
-) -> AppliedSetting:
+def find_setting(word: Path, options: Options, *, build: bool, corpus: Sequence[str] = ()) -> AppliedSetting:
     """Return the setting that a run folder, its name, or a spec names.
 
-    ``build`` builds a missing stand-in model now; ``say`` prints what takes time; ``refuse`` is called with
-    the model before that.
+    ``build`` builds a missing stand-in model now. A stand-in is refused for the files of ``corpus``, unless
+    they are the sample's.
     """
     refuse_keys(options.overrides)
     if run := find_run(word):
-        return _of_run(run, options, refuse)
+        return _of_run(run, options, corpus)
     if word.is_dir():
         raise JobkitError(
             f"{word}: neither a run folder nor a spec", hint="jobkit status without RUN lists the runs"
         )
-    return _of_spec(word, options, build=build, say=say, refuse=refuse)
+    return _of_spec(word, options, corpus, build=build)
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
@@ -123,14 +119,23 @@ def refuse_keys(overrides: Sequence[str]) -> None:
             )
 
 
-def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
+def _refuse_stand_in(workload: str, model: ModelRef | None, corpus: Sequence[str], *ways: str) -> None:
+    if model is None or not model.stand_in or not corpus:
+        return
+    if not all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(corpus).files):
+        from jobkit.planning.models import refuse_stand_in  # only for a stand-in
+
+        refuse_stand_in(workload, model, "jobkit apply", *ways)
+
+
+def _of_run(run: Path, options: Options, corpus: Sequence[str]) -> AppliedSetting:
     refuse_unmeasured(run, "apply")
     before = load_spec(run / SPEC_FILE)
     before.refuse_command("jobkit apply")
     chosen = [word for word in options.overrides if word.startswith(VALUES_OF)]
     material, points = read_material(run, chosen), read_points(run)[0]
     for point in points[:1]:
-        refuse(point.workload, point.model, measure_again(run, point))
+        _refuse_stand_in(point.workload, point.model, corpus, *measure_again(run, point))
     params, speed, found = _chosen(run, material)
     alike = [record for record in material.measured if speed and record.params == speed.params]
     sums = [record.summary for record in alike if record.summary]
@@ -193,15 +198,15 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
     return accepted(speed.params), speed, ()
 
 
-def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> AppliedSetting:
+def _of_spec(path: Path, options: Options, corpus: Sequence[str], *, build: bool) -> AppliedSetting:
     def check(named: NamedSpec, _: Traits) -> None:
         model = named.inputs.model
         small = model is not None and model.size != FULL
-        way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
-        refuse(named.spec.workload_name, model, way if small else ())
+        way = f"then again with `model.size: full` in {relative_path(path.absolute())}"
+        _refuse_stand_in(named.spec.workload_name, model, corpus, *[way] * small)
 
     sample = replace(options, overrides=("text=sample", "text_sample=null", *options.overrides))
-    named = read_named(path, sample, fetch=False, build=build, say=say, check=check)
+    named = read_named(path, sample, fetch=False, build=build, say=note, check=check)
     named.spec.refuse_command("jobkit apply")
     inputs = replace(named.inputs, text=NO_TEXT)
     only = _only(named.spec, inputs, path)

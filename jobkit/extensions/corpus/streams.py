@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import open_regular
@@ -26,13 +26,11 @@ _READ_BYTES = 2**18
 
 
 class BrokenError(Exception):
-    """A file that cannot be decompressed or decoded; its text is the reason."""
+    """A file, or a part of it, that cannot be read: the reason, and the line in the part if it is known."""
 
-
-class Stream(Protocol):
-    def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes; none at the end."""
-        ...
+    def __init__(self, reason: str, line: int = 0) -> None:
+        super().__init__(reason)
+        self.line = line  # from 1; 0 for the whole file
 
 
 @contextmanager
@@ -46,29 +44,26 @@ def open_stream(
     """Open a source, or some bytes of a plain one; ``seen`` gets each block as it is on disk."""
     with os.fdopen(open_regular(source.path), "rb", buffering=0) as file:
         file.seek(start)
-        stream: Stream = _Raw(file, seen, size)
-        stream = _Blocks(_decompressed(stream, source.compression)) if source.compression else stream
-        yield _Blocks(_decoded(stream, source.encoding)) if source.encoding else stream
+        blocks = _raw(file, seen, size)
+        blocks = _decompressed(blocks, source.compression) if source.compression else blocks
+        yield Stream(_decoded(blocks, source.encoding) if source.encoding else blocks)
 
 
-class _Raw:
-    def __init__(self, file: BinaryIO, seen: Callable[[bytes], object], size: int) -> None:
-        self._file, self._seen, self._left = file, seen, size
-
-    def read(self, size: int, /) -> bytes:
-        data = self._file.read(min(size, self._left))
-        self._left -= len(data)
-        self._seen(data)
-        return data
+def _raw(file: BinaryIO, seen: Callable[[bytes], object], left: int) -> Iterator[bytes]:
+    while data := file.read(min(_READ_BYTES, left)):
+        left -= len(data)
+        seen(data)
+        yield data
 
 
-class _Blocks:
-    """A stream of the blocks that a generator yields."""
+class Stream:
+    """The bytes of blocks, as a file has them."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks, self._ready = blocks, memoryview(b"")
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes; none at the end."""
         while not self._ready:
             block = next(self._blocks, None)
             if block is None:
@@ -78,7 +73,7 @@ class _Blocks:
         return out
 
 
-def _decompressed(raw: Stream, compression: str) -> Iterator[bytes]:
+def _decompressed(raw: Iterator[bytes], compression: str) -> Iterator[bytes]:
     """Yield the members of an archive, one after the other; zeros may follow, as tapes have them.
 
     zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
@@ -90,14 +85,14 @@ def _decompressed(raw: Stream, compression: str) -> Iterator[bytes]:
     size, member, waiting = step_bytes[compression], begin(), memoryview(b"")
     while True:
         while member.eof:
-            waiting = waiting or memoryview(raw.read(_READ_BYTES))
+            waiting = waiting or memoryview(next(raw, b""))
             if not waiting:
                 return
             waiting = memoryview(bytes(waiting).lstrip(b"\0"))
             member = begin() if waiting else member
         step = memoryview(b"")
         if getattr(member, "needs_input", True):
-            waiting = waiting or memoryview(raw.read(_READ_BYTES))
+            waiting = waiting or memoryview(next(raw, b""))
             if not waiting:
                 raise BrokenError("the archive ends early")
             step, waiting = waiting[:size], waiting[size:]
@@ -107,7 +102,8 @@ def _decompressed(raw: Stream, compression: str) -> Iterator[bytes]:
             raise BrokenError(f"the archive is broken: {error}") from error
         if member.eof and (rest := member.unused_data):
             waiting = memoryview(rest + bytes(waiting))
-        yield out
+        if out:
+            yield out
 
 
 def _library(compression: str) -> tuple[Callable[[], Any], type[Exception], tuple[int, ...]]:
@@ -128,11 +124,11 @@ def _library(compression: str) -> tuple[Callable[[], Any], type[Exception], tupl
     return partial(zlib.decompressobj, wbits=31), zlib.error, ()
 
 
-def _decoded(raw: Stream, encoding: str) -> Iterator[bytes]:
+def _decoded(raw: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Yield what is in another encoding as UTF-8."""
     decoder, place, data = codecs.getincrementaldecoder(encoding)(), 0, b" "
     while data:
-        data = raw.read(_READ_BYTES)
+        data = next(raw, b"")
         held = len(decoder.getstate()[0])
         try:
             yield decoder.decode(data, not data).encode()

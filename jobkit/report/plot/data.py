@@ -22,7 +22,7 @@ from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, SIZES, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_figure, format_setting
-from jobkit.report.output import group_memory, guess_of_file, peaks_of_file
+from jobkit.report.predictions import group_memory, guess_of_file, peaks_of_file
 from jobkit.report.recommend.advice import Advice
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
@@ -282,13 +282,13 @@ def group_plots(
 def _group(
     collected: Collected, group: int, limit_bytes: int | None, taken: Mapping[str, Value] | None
 ) -> GroupPlot:
-    rows = [row for row in collected.rows if row.group == group]
+    rows = collected.rows_of(group)
     if rows[0].file_format:
         peak = RAM if rows[0].point.device == CPU else GPU_MEMORY
         memory = memory_of_file(guess_of_file(rows, limit_bytes), peaks_of_file(rows), peak.label)
     else:
         memory = _memory(collected, group, rows, limit_bytes)
-    sizes = [size for size in collected.by_size if size.first.group == group]
+    sizes = collected.sizes_of(group)
     if found := collected.sources.searches.get(rows[0].folder):
         # it has no knee, and a part of the text is no size
         proof = [size for size in sizes if found.rests_on(size.first.point.phase)]

@@ -86,7 +86,7 @@ class Stroke:
 
 @frozen
 class Mark:
-    """A dot, ring, diamond, square or cross."""
+    """A dot, ring, diamond, square or cross; the title is shown while the pointer is over it."""
 
     spot: Spot
     shape: str
@@ -195,46 +195,30 @@ class Drawing:
         """Return the pixel of a spot in the units of the axes."""
         return self.x(spot[0]), self.y(spot[1])
 
-    def line(
-        self,
-        spots: Sequence[Spot],
-        name: str = "",
-        *,
-        css: str = "",
-        dash: tuple[float, ...] = SOLID,
-        width: float = 1.5,
-        title: str = "",
-    ) -> None:
-        """Draw a line through spots; the legend has its name."""
-        if not spots:
+    def line(self, stroke: Stroke, name: str = "") -> None:
+        """Draw a stroke, given in the units of the axes; the legend has its name."""
+        if not stroke.spots:
             return
-        pixels = [self.at(spot) for spot in spots]
-        self._parts.append(Stroke(pixels, css, dash, width, title))
+        pixels = [self.at(spot) for spot in stroke.spots]
+        self._parts.append(replace(stroke, spots=pixels))
         self._lines.add(*_along(pixels))
         if name:
-            self._name(name, Stroke([(0, -4), (SAMPLE_PX, -4)], css, dash, width))
+            self._name(name, replace(stroke, spots=[(0, -4), (SAMPLE_PX, -4)], title=""))
 
-    def mark(
-        self,
-        spot: Spot,
-        shape: str,
-        *,
-        css: str = "",
-        title: str = "",
-        label: str = "",
-        far: bool = False,
-        name: str = "",
-    ) -> None:
-        """Draw a mark, with a label that may be ``far`` or has to be next to it; the legend has its name."""
-        x, y = self.at(spot)
-        self._parts.append(Mark((x, y), shape, css, title))
+    def mark(self, mark: Mark, *, label: str = "", far: bool = False, name: str = "") -> None:
+        """Draw a mark, given in the units of the axes; the legend has its name.
+
+        Its label may be ``far``, or has to be next to it.
+        """
+        x, y = self.at(mark.spot)
+        self._parts.append(replace(mark, spot=(x, y)))
         # Half the width that a mark keeps free of labels
         mark_px = 6
         self._taken.add((x - mark_px, y - mark_px, x + mark_px, y + mark_px))
         if label:
-            self._labels.append((Words((x, y), label, css=css), far))
+            self._labels.append((Words((x, y), label, css=mark.css), far))
         if name:
-            self._name(name, Mark((SAMPLE_PX / 2, -4.0), shape, css))
+            self._name(name, replace(mark, spot=(SAMPLE_PX / 2, -4.0), title=""))
 
     def _name(self, name: str, sample: Part) -> None:
         """Put a name into the legend, below the picture, with what is drawn under it."""

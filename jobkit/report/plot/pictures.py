@@ -33,9 +33,10 @@ from jobkit.core.units import GIB, format_count, format_figure, format_setting
 from jobkit.report.output import heading
 from jobkit.report.plot import data as panels
 from jobkit.report.plot import drawing as draw
+from jobkit.report.plot.drawing import Mark, Stroke
 from jobkit.report.recommend.advice import Advice, advised
 from jobkit.report.rows import Row
-from jobkit.report.tables import NET, Collected, Size, energy_per_1000
+from jobkit.report.tables import NET, Collected, Size, shown_energy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,9 +81,8 @@ def pictures(
     ``limit_bytes``: the GPU to draw the capacity of; by default the one measured on.
     ``advice``: what the run recommends, if it does: the ring is around its setting.
     """
-    rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
     groups = panels.group_plots(collected, limit_bytes, advice)
-    return [_of_group(*pair) for pair in zip(groups, rows, strict=True)]
+    return [_of_group(group, collected.rows_of(number)) for number, group in enumerate(groups)]
 
 
 def _of_group(group: panels.GroupPlot, rows: Sequence[Row]) -> list[Picture]:
@@ -120,10 +120,10 @@ def _of_memory(panel: panels.MemoryPanel, names: Mapping[float, str]) -> Picture
             loads = (right * step / STEPS for step in range(STEPS + 1))
             along = ((load, curve.at(load) / GIB) for load in loads)
             seen = [(load, size) for load, size in along if 0 <= size <= drawing.y_range[1]]
-            drawing.line(seen, curve.name, css="grey", dash=dash)
+            drawing.line(Stroke(seen, "grey", dash), curve.name)
     if panel.limit and not beyond:
         height = panel.limit.size_bytes / GIB
-        drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=draw.DOTTED)
+        drawing.line(Stroke([(0, height), (right, height)], "limit", draw.DOTTED), panel.limit.name)
     for place, words in enumerate(["beyond this picture:", *beyond] if beyond else []):
         drawing.write((draw.LEFT + 8, draw.TOP + 12 + 16 * place), words)
     kinds = [kind for kind in LOOKS if not (beyond and kind == panels.PREDICTED)]
@@ -178,7 +178,7 @@ def _draw_marks(
         title = f"{marks.name}: {', '.join(filter(None, (own, f'load {load:,.0f}', f'{size:.2f} GiB')))}"
         label = f"{marks.name}, {own}" if own and marks.kind == panels.MEASURED else marks.name
         label = ("" if own in named else own) if number else label
-        drawing.mark((load, size), shape, css=css, title=title, label=label, far=not number, name=marks.name)
+        drawing.mark(Mark((load, size), shape, css, title), label=label, far=not number, name=marks.name)
         named.add(own)
 
 
@@ -243,19 +243,18 @@ def _over_knob(panel: panels.KnobPanel) -> draw.Drawing:
     if panel.knee and len(sizes) > 1:
         knee, speed = panel.knee
         near = (1 - SPEED_TOLERANCE) * panel.best
-        drawing.line([(x, near) for x in drawing.x_range], panels.NEAR, css="grey", dash=draw.DOTTED)
+        drawing.line(Stroke([(x, near) for x in drawing.x_range], "grey", draw.DOTTED), panels.NEAR)
         name = f"{'take' if panel.taken else 'fastest' if knee == sizes[-1] else 'knee'}: {knee:,}"
-        drawing.mark(
-            panel.knee, "ring", css="blue", label=name, far=True, name=f"{name}, {format_figure(speed)}/s"
-        )
+        ring = Mark(panel.knee, "ring", "blue")
+        drawing.mark(ring, label=name, far=True, name=f"{name}, {format_figure(speed)}/s")
     for (others, means), (shape, dash) in zip(panel.series.items(), cycle(SERIES), strict=False):
         name = others or ("means" if len(means) > 1 else "mean")
-        drawing.line([(size, mean.value) for size, mean in means], name, css="grey", dash=dash, width=1.2)
+        drawing.line(Stroke([(size, mean.value) for size, mean in means], "grey", dash, 1.2), name)
         for size, mean in means:
             bar = [(size, end) for end in _ends(mean, drawing.y_range)]
-            drawing.line(bar, "95 % interval", width=1.2)
+            drawing.line(Stroke(bar, width=1.2), "95 % interval")
             setting = f"{others}, {size:,}" if others else f"{size:,}"
-            drawing.mark((size, mean.value), shape, title=_said(panel, setting, mean), name=name)
+            drawing.mark(Mark((size, mean.value), shape, title=_said(panel, setting, mean)), name=name)
     return drawing
 
 
@@ -266,8 +265,8 @@ def _by_name(panel: panels.KnobPanel) -> draw.Drawing:
     for row, (setting, mean) in enumerate(means):
         y = _name_row(drawing, row, setting)
         bar = [(end, y) for end in _ends(mean, drawing.x_range)]
-        drawing.line(bar, "95 % interval", width=1.2)
-        drawing.mark((mean.value, y), "dot", title=_said(panel, setting, mean), name="mean")
+        drawing.line(Stroke(bar, width=1.2), "95 % interval")
+        drawing.mark(Mark((mean.value, y), "dot", title=_said(panel, setting, mean)), name="mean")
     return drawing
 
 
@@ -295,7 +294,7 @@ def _of_search(search: SearchAnswer) -> Picture:
     drawing = row_drawing("paragraphs/s", draw.from_zero(most), len(search.rows))
     if base := search.base:
         ends, name = [(base.last.value, 0), (base.last.value, len(search.rows))], base.name
-        drawing.line(ends, f"{name}: {format_figure(base.last.value)}/s", css="limit", dash=draw.DOTTED)
+        drawing.line(Stroke(ends, "limit", draw.DOTTED), f"{name}: {format_figure(base.last.value)}/s")
     # The shape and the colour of the marks of a search, by phase: there are three at most
     phases = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
     for number, row in enumerate(search.rows):
@@ -303,11 +302,11 @@ def _of_search(search: SearchAnswer) -> Picture:
         for phase, (shape, css) in zip(search.phases, phases, strict=False):
             if mean := row.means.get(phase):
                 bar = [(end, y) for end in _ends(mean, drawing.x_range) if phase == search.phases[-1]]
-                drawing.line(bar, "95 % interval", css=css, width=2)
+                drawing.line(Stroke(bar, css, width=2), "95 % interval")
                 title = f"{phase}: {mean.words(SPEED.unit)}"
-                drawing.mark((mean.value, y), shape, css=css, title=title, name=phase)
+                drawing.mark(Mark((mean.value, y), shape, css, title), name=phase)
         if row is search.best:
-            drawing.mark((row.last.value, y), "ring", css="blue", name="the answer")
+            drawing.mark(Mark((row.last.value, y), "ring", "blue"), name="the answer")
     answer, fastest = search.best, search.rows[0]
     finding = f"{fastest.name} is the fastest so far, {_rate(fastest)}"
     if answer:
@@ -352,7 +351,7 @@ def _name_row(drawing: draw.Drawing, row: int, name: str) -> float:
 
 def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
     """Return energy against speed, and which settings no other beats in both; nothing if it is not known."""
-    figure = energy_per_1000(sizes)
+    figure = shown_energy(sizes)[1]
     spots = [
         (speed.value, each.value, format_setting(size.params), size.front is not False)
         for size in sizes
@@ -368,10 +367,10 @@ def _of_energy(sizes: Sequence[Size]) -> list[Picture]:
         y_range=draw.from_zero(max(joules for _, joules, *_ in spots), 1.1),
     )
     best = [(rate, joules) for rate, joules, _, front in spots if front]
-    drawing.line(best, "no other beats these", css="grey")
+    drawing.line(Stroke(best, "grey"), "no other beats these")
     for rate, joules, setting, front in spots:
         words = f"{setting}: {format_figure(rate)} paragraphs/s, {format_figure(joules)} J"
-        drawing.mark((rate, joules), "dot" if front else "diamond", title=words, label=setting)
+        drawing.mark(Mark((rate, joules), "dot" if front else "diamond", title=words), label=setting)
     rows = [
         [setting, format_figure(rate), format_figure(joules), "yes" if front else "no"]
         for rate, joules, setting, front in spots
@@ -470,10 +469,10 @@ def figure(collected: Collected, *, limit_bytes: int | None = None, size: str = 
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
     drawn, titles = pictures(collected, limit_bytes, advised({row.folder for row in collected.rows})), []
-    alike = len({group.cell("versions") for group in collected.by_group}) == 1  # then they are left out
+    alike = len({group.value("versions") for group in collected.by_group}) == 1  # then they are left out
     for number, group in enumerate(collected.by_group):
-        lines = heading(group, [size for size in collected.by_size if size.first.group == number])
-        titles.append(lines[:-1] if alike and group.cell("versions") else lines)
+        lines = heading(collected, number)
+        titles.append(lines[:-1] if alike and group.value("versions") else lines)
     most = max(1, *map(len, drawn))
     columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
     parts, height = _sheet(titles, drawn, columns)

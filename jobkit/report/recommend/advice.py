@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
-from jobkit.answers.memory import Memory, Prediction, memory_by_setting
+from jobkit.answers.memory import Memory, Prediction, Wanted, memory_by_setting
 from jobkit.answers.memory_line import Fit
 from jobkit.answers.objective import Objective, SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, key_of, other_knobs, settings_of
@@ -25,7 +25,6 @@ from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list, format_walltime
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
-from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.agreement import Agreement, changing_words
 from jobkit.runs.conditions import Conditions, conditions_of, memory_condition
 from jobkit.runs.request import WARNING_S, shard_s
@@ -121,10 +120,11 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
             hint="the workload must report it in one unit",
         )
     measured = settings_of(well)
-    judged = [(one.setting, measured[key_of(one.params)]) for one in settings]
-    settled = (Judged(words, one.values(figure), objective.broken(one)) for words, one in judged)
-    missing = len(well) - len(values)
-    return Judgement(objective, units[0], tuple(settled), len(well), missing)
+    judged = []
+    for one in settings:
+        repeats = measured[key_of(one.params)]
+        judged.append(Judged(one.setting, repeats.values(figure), objective.broken(repeats)))
+    return Judgement(objective, units[0], tuple(judged), len(well), len(well) - len(values))
 
 
 def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
@@ -189,9 +189,7 @@ def of_precisions(
     for setting in (one for one, precision in named if precision != FP32):
         well = measured[key_of(setting.params)].well
         known = [agreements.get(record.point.index) for record in well]
-        compared = [agreement for agreement in known if agreement]
-        all_known = len(compared) == len(known)
-        least = min(compared, key=lambda own: own.f1, default=None) if all_known else None
+        least = min(filter(None, known), key=lambda own: own.f1) if all(known) else None
         found.append(OfPrecision(setting.setting, least, least is not None and least.f1 >= min_f1))
     return tuple(found)
 
@@ -281,10 +279,9 @@ class Advice:
     settings: tuple[Speed, ...]  # all that succeeded, the smallest first
     judged: Judgement  # the same, by the objective and the constraints of the spec
     precisions: tuple[OfPrecision, ...]  # of each setting of another precision than fp32
-    # `recommended`, `fastest`: of these, less those whose precision is not accepted, and those that are
-    # not allowed
+    accepted: tuple[Speed, ...]  # the settings that may be recommended
     recommended: Speed
-    fastest: Speed
+    fastest: Speed  # of these
     memory: Memory  # of the other knobs of the recommended setting
     memories: Mapping[str, Memory]  # of all other knobs in words, each with a line of its own
     unsafe: bool  # whether another setting would be recommended if it were safe
@@ -310,11 +307,6 @@ class Advice:
     def largest(self) -> Prediction:
         """The largest batch that was asked for."""
         return self.memory.asked or self.memory.largest
-
-    @property
-    def accepted(self) -> tuple[Speed, ...]:
-        """The settings that may be recommended."""
-        return self.judged.allowed(without_refused(self.settings, self.precisions))
 
     @property
     def binds(self) -> str | None:
@@ -514,7 +506,6 @@ class Advice:
         }
 
 
-@no_search_for_cycles()
 def recommend(
     material: RunData,
     *,
@@ -548,9 +539,10 @@ def recommend(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
     precisions = of_precisions(settings, records, material.agreements, min_f1)
+    accepted = without_refused(settings, precisions)
     if search is None:
-        refuse_none(material.run, judged, without_refused(settings, precisions))
-    allowed, measured = judged.allowed(without_refused(settings, precisions)), settings_of(records)
+        refuse_none(material.run, judged, accepted)
+    allowed, measured = judged.allowed(accepted), settings_of(records)
 
     known: dict[tuple[str, float | None], Memory] = {}  # each finds its largest batch once
 
@@ -580,6 +572,7 @@ def recommend(
         settings=settings,
         judged=judged,
         precisions=precisions,
+        accepted=allowed,
         recommended=chosen,
         fastest=speed.fastest(allowed or settings),
         memory=own,
@@ -637,15 +630,14 @@ def _memories(material: RunData, margin: float = 0.0) -> dict[str, Memory]:
         material.records,
         material.batches,
         material.lengths,
-        material.tried,
-        asked_bytes=material.asked_bytes,
+        Wanted(asked_bytes=material.asked_bytes, margin=margin, tried=material.tried),
     )
     if isinstance(found, str):
         waits = material.to_come and not any(record.outcome is Outcome.OK for record in material.records)
         wait = f"wait for its points: jobkit status {shell_quote(material.run)} --watch"
         hint = wait if waits else f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {found}", hint=hint)
-    return {words: replace(own, margin=margin) for words, own in found.items()}
+    return found
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:
@@ -663,7 +655,8 @@ def _with_request(memory: Memory, material: RunData, record: Record) -> Memory:
     if not memory.on_cpu or not (wanted := requested(material, record)):
         return memory
     tried = (trial.capacity_bytes for trial in material.tried)
-    return replace(memory, limit_bytes=max(wanted.memory, material.asked_bytes or 0, *tried))
+    limit_bytes = max(wanted.memory, material.asked_bytes or 0, *tried)
+    return replace(memory, wanted=replace(memory.wanted, limit_bytes=limit_bytes))
 
 
 def paragraphs(records: Sequence[Record]) -> int:

@@ -19,7 +19,6 @@ from jobkit.core.records import RESULTS, Batch, Outcome, Point, Record
 from jobkit.core.terminal import printable, shell_path, shell_quote
 from jobkit.core.units import format_list
 from jobkit.report.rows import Row, row_of_point, trials_of
-from jobkit.report.tables import no_search_for_cycles
 from jobkit.runs.agreement import Agreement, Counts, agreements, changing_knobs
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
@@ -104,7 +103,6 @@ class RequestAdvice:
     too_long: str = ""  # why no job can do all of it, in words; empty if one can
 
 
-@no_search_for_cycles()
 def read_material(folder: Path, overrides: Sequence[str] = (), run: Run | None = None) -> RunData:
     """Return the data of a run folder.
 

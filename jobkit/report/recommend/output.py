@@ -185,10 +185,8 @@ def cautions(advice: Advice) -> list[str]:
         found.append(f"  unproved: the text is too short for a test ({advice.paragraphs:,} paragraphs)")
     elif new:
         asked = advice.margin or advice.memory.asked or advice.memory.on_cpu
-        memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
-        permits = " --stand-in" * bool(model and model.stand_in)
-        command = f"jobkit verify {shell_quote(advice.material.run)}{memory}{permits}"
-        of = " (on a CPU the memory of the process)" * (advice.memory.on_cpu and bool(memory))
+        command = _verify(advice, largest.capacity_bytes if asked else None)
+        of = " (on a CPU the memory of the process)" if advice.memory.on_cpu else ""
         found.append(NoWrap(command, f"  unproved, until you test it{of}: "))
     return found
 
@@ -226,8 +224,7 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
     name, unit, rank = judgement.objective.name, judgement.unit, judgement.rank(chosen)
     rest = [setting for setting in judgement.allowed(settings) if setting is not chosen]
     if same := [setting for setting in rest if judgement.rank(setting) == rank]:
-        have = f"{format_count(len(same), 'other setting')} {'has' if len(same) == 1 else 'have'}"
-        yield f"{have} the same {name}: speed decides"
+        yield f"The same {name} as {format_count(len(same), 'other setting')}: speed decides"
     best = judgement.of(chosen).mean
     if behind := [setting for setting in rest if judgement.rank(setting) < rank]:
         other = max(behind, key=judgement.rank)
@@ -321,13 +318,17 @@ def _fits_text(advice: Advice, largest: Prediction) -> bool:
     return 0 < largest.safe_batch <= most
 
 
-def _memory_option(advice: Advice, each_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for the memory of all workers, in whole MiB, rounded down.
+def _verify(advice: Advice, each_bytes: float | None) -> str:
+    """Return the ``jobkit verify`` that tests the largest batch, in the memory of all workers in whole MiB.
 
-    ``each_bytes``: what one worker's allocator has, on a CPU its process.
+    ``each_bytes``: what one worker's allocator has, on a CPU its process; ``None`` for all memory of the GPU.
     """
-    size_bytes = each_bytes * advice.memory.workers * (1 - advice.margin)
-    return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
+    memory, model = "", advice.point.model
+    if each_bytes is not None:
+        size_bytes = each_bytes * advice.memory.workers * (1 - advice.margin)
+        memory = f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
+    permits = " --stand-in" if model and model.stand_in else ""
+    return f"jobkit verify {shell_quote(advice.material.run)}{memory}{permits}"
 
 
 def _largest(advice: Advice) -> list[str]:
@@ -335,8 +336,7 @@ def _largest(advice: Advice) -> list[str]:
     of, largest, with_ = advice.memory, advice.largest, f" with {advice.others}" if advice.others else ""
     if largest.reason:
         return [f"Largest safe batch{with_}: not known, because {largest.reason}."]
-    ram, whole, ends = of.on_cpu, of.largest, ["where memory ends", "which is the whole text"]
-    proven = f", {ends[largest.saturated]}"
+    ram, whole, proven = of.on_cpu, of.largest, f", {largest.ends}"
     if largest.measured_bytes is not None:
         larger = f"{largest.tested_batch:,} " if largest.tested_batch != largest.safe_batch else ""
         proven = f": tested, {larger}needed {format_memory(largest.measured_bytes)}"
@@ -346,7 +346,7 @@ def _largest(advice: Advice) -> list[str]:
     batch = f"{largest.knob} {largest.safe_batch:,}"
     first = f"Largest safe: {batch}{with_} in {where}{advice.allocator}{proven}."
     untested = "; not tested" if whole.measured_bytes is None else ""
-    more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {ends[whole.saturated]}{untested}"
+    more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {whole.ends}{untested}"
     return [first, f"  In all of {everywhere}: {more}."] if of.asked else [first]
 
 
@@ -358,13 +358,10 @@ def _memory(advice: Advice) -> list[str]:
             unknown.append(there.reason)
             continue
         values = f"With {others}" if others else "If the other knobs had no effect"
-        ends = "which is the whole text" if there.saturated else "where memory ends"
-        lines.append(f"  {values}: {there.knob} {there.safe_batch:,}, {ends}.")
+        lines.append(f"  {values}: {there.knob} {there.safe_batch:,}, {there.ends}.")
     if unknown:
-        more = [reason for reason in dict.fromkeys(unknown) if reason != largest.reason]
-        because = f", because {'; '.join(more)}" if more else ""
         values = f"{format_count(len(unknown), 'more combination')} of the other knobs"
-        lines.append(f"  With {values}: not known{' either' if largest.reason else ''}{because}.")
+        lines.append(f"  With {values}: not known, because {'; '.join(dict.fromkeys(unknown))}.")
     line_through = {
         NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
         ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
@@ -419,10 +416,7 @@ def _gpus(advice: Advice) -> list[Block]:
             after.append(
                 "  Test its largest batch on the GPU that was measured, if that GPU has as much memory:"
             )
-            memory = _memory_option(advice, largest.capacity_bytes)
-            permits = " --stand-in" * bool(advice.point.model and advice.point.model.stand_in)
-            command = f"jobkit verify {shell_quote(advice.material.run)}{memory}{permits}"
-            after.append(NoWrap(command, "    "))
+            after.append(NoWrap(_verify(advice, largest.capacity_bytes), "    "))
     title = f"On other GPUs (does {advice.recommended.setting} fit; the largest batch)"
     return [Block(title=title, columns=columns_of(heads, rows, {"GPU"}), after=tuple(after))]
 

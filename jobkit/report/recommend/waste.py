@@ -226,13 +226,13 @@ def large_card(run: RunUse) -> Waste:
     limit = f"a GPU with {HALF} of its memory holds the peak and 10 % more"
     named = partial(Waste, "too large a GPU", limit=limit)
     asking = [use for use in run.points if use.asked.gpus]
-    used = [use for use in asking if use.row.cell("gpu")]
+    used = [use for use in asking if use.row.value("gpu")]
     if not asking:
         return named("no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     if not used:
         return named("a GPU", why=_no_record(run, "no record names the GPU"))
     capacity = _capacity(used)
-    cards = format_list(list(dict.fromkeys(str(use.row.cell("gpu")) for use in used)), 3)
+    cards = format_list(list(dict.fromkeys(str(use.row.value("gpu")) for use in used)), 3)
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
         why = f"a {run.noun} ran out of the memory of the GPU"
@@ -315,7 +315,7 @@ def login_node(run: RunUse) -> Waste:
     login_s = 60  # so much work on a login node does no harm
     named = partial(Waste, "work on the login node", limit=f"more than {login_s} s, outside of a job")
     if not run.here:
-        nodes = list(dict.fromkeys(filter(None, (use.row.cell("host") for use in run.points))))
+        nodes = list(dict.fromkeys(filter(None, (use.row.value("host") for use in run.points))))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
         return named("a job", used, len(run.points), wasted=False)
     known = [use for use in run.points if use.on_path is not None]

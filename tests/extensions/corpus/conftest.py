@@ -14,3 +14,9 @@ def tagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_corpus(tmp_path / "letters.txt")
     write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"]))
     return tmp_path / "tagged"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"

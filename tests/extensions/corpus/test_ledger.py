@@ -30,15 +30,6 @@ OF_MEMORY = (
 """As an earlier version wrote it of a batch that was tried."""
 
 
-def test_an_entry_is_written_once(tmp_path: Path) -> None:
-    path = tmp_path / "data" / "jobkit" / "ledger.jsonl"
-    assert corpora(path) == []
-    for one in (CORPUS, replace(CORPUS, took_s=300.0), replace(CORPUS, run_id="demo-10")):
-        note(path, one)
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
-    assert corpora(path) == [CORPUS, replace(CORPUS, run_id="demo-10")]
-
-
 def test_a_ledger_that_cannot_be_written_does_no_harm_and_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,16 +43,17 @@ def test_a_ledger_that_cannot_be_written_does_no_harm_and_is_named(
     assert corpora(tmp_path / "folder") == []
 
 
-def test_a_spoilt_line_and_an_earlier_one_on_memory_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "ledger.jsonl"
-    before = f'{{"at": 3}}\nnonsense\n[]\n{OF_MEMORY}'
-    path.write_text(before, encoding="utf-8")
+def test_an_entry_is_written_once_behind_lines_that_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "jobkit" / "ledger.jsonl"
+    assert corpora(path) == []
+    for one in (CORPUS, replace(CORPUS, took_s=300.0), replace(CORPUS, run_id="demo-10")):
+        note(path, one)
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) == 2
+    path.write_text(f'{{"at": 3}}\nnonsense\n[]\n{OF_MEMORY}{text}', encoding="utf-8")
     note(path, CORPUS)
-    assert corpora(path) == [CORPUS]
-    assert path.read_text(encoding="utf-8").startswith(before)
-    assert capsys.readouterr() == ("", "")
+    assert corpora(path) == [CORPUS, replace(CORPUS, run_id="demo-10")]
+    assert path.read_text(encoding="utf-8").endswith(f"{OF_MEMORY}{text}")
 
 
 def test_how_long_earlier_corpora_took() -> None:

@@ -22,7 +22,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, try_lock
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.extensions.corpus.formats import ROW_FORMATS, check_format
+from jobkit.extensions.corpus.formats import ROW_FORMATS
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import read_corpus, read_plan
 from jobkit.extensions.corpus.readers import Paragraph
@@ -56,11 +56,6 @@ def written(name: str, *values: object, types: str = "str") -> bytes:
     columns = {"document": {"str"}, "paragraph": {"int"}, "x": types.split()}
     ROW_FORMATS[name](file, lines(*values), columns)
     return file.getvalue()
-
-
-def test_a_format_that_cannot() -> None:
-    with pytest.raises(JobkitError, match="no such format"):
-        check_format("xml", ())
 
 
 def test_cells_of_tsv() -> None:
@@ -97,18 +92,15 @@ def test_types_of_parquet(types: str, values: list[object], kind: str) -> None:
     assert found == texts
 
 
-def test_a_number_too_large_for_parquet() -> None:
-    with pytest.raises(JobkitError, match="--format parquet"):
-        written("parquet", 2**70, types="int")
-
-
-def test_no_row_at_all() -> None:
+def test_no_row_at_all_and_a_number_too_large_for_parquet() -> None:
     assert [written(name) for name in ("jsonl", "conll")] == [b"", b""]
     assert [written(name) for name in ("tsv", "csv")] == [
         b"document\tparagraph\tx\n",
         b"document,paragraph,x\n",
     ]
     assert parquet.read_table(io.BytesIO(written("parquet"))).num_rows == 0
+    with pytest.raises(JobkitError, match="--format parquet"):
+        written("parquet", 2**70, types="int")
 
 
 COLUMNS = ("label", "start", "end", "extra")
@@ -237,17 +229,14 @@ def refused(run: Path, reason: str) -> JobkitError:
     return caught.value
 
 
-def test_an_overlap_is_refused(run: Path) -> None:
+def test_an_overlap_and_a_gap_in_the_plan_are_refused(run: Path) -> None:
+    lines = (run / PLAN_FILE).read_text(encoding="utf-8").splitlines(keepends=True)
     shard, *others = read_plan(run)
     append_line(run / PLAN_FILE, to_json(replace(shard, index=6, pieces=shard.pieces[:1])))
     *_, point = points_of(run, [shard, *others, replace(shard, index=6)])
     work(run, 6, columns=COLUMNS)
     assert claim(run, point, 1)
     refused(run, "shards 1 and 6 both have results of the same part")
-
-
-def test_a_gap_in_the_plan_is_refused(run: Path) -> None:
-    lines = (run / PLAN_FILE).read_text(encoding="utf-8").splitlines(keepends=True)
     (run / PLAN_FILE).write_text("".join(lines[:2] + lines[3:]), encoding="utf-8")
     refused(run, r"the plan has \d+ paragraphs, the corpus 80")
 
@@ -314,9 +303,10 @@ def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes
     assert [json.loads(line) for line in paths[2].read_bytes().splitlines()] == rows
 
 
-def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="have no sentence, token, tag"):
-        merge(run, tmp_path / "out.conll", "conll")
+def test_conll_needs_tokens_and_xml_is_no_format(run: Path, tmp_path: Path) -> None:
+    for form, why in {"conll": "have no sentence, token, tag", "xml": "no such format"}.items():
+        with pytest.raises(JobkitError, match=why):
+            merge(run, tmp_path / "out.conll", form)
     for shard in read_plan(run):
         (run / "winners" / f"shard-{shard.index:05d}.json").unlink()
         work(run, shard.index, columns=("sentence", "token", "tag"))

@@ -123,6 +123,14 @@ class Attempt:
     def won(self) -> Winner | None:
         return claim(self.run, self.point, self.number)
 
+    def finish(self) -> Winner:
+        """Work to the end, come home and win."""
+        self.work()
+        self.come_home()
+        winner = self.won()
+        assert winner
+        return winner
+
 
 def _die_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Die before a file is synced or gets its name, or when half of a line of the index is written."""
@@ -172,10 +180,7 @@ def undisturbed(folder: Path, kind: str) -> tuple[bytes, Winner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "PART_S", 10.0)
         alone = Attempt(planned(folder / "undisturbed"), 1, kind)
-        alone.work()
-    alone.come_home()
-    winner = alone.won()
-    assert winner
+        winner = alone.finish()
     assert len(winner.parts) == 1
     return merged(alone.run, kind), winner
 
@@ -231,11 +236,7 @@ def test_no_loss_and_no_damage_changes_the_result(kills: list[tuple[int, str, in
                 break
         while not winner:  # what was adopted may be damaged before the claim: then the shard runs again
             number += 1
-            tried = Attempt(run, number, kind)
-            tried.work()
-            tried.come_home()
-            winner = tried.won()
-            assert winner, "nothing was damaged meanwhile"
+            winner = Attempt(run, number, kind).finish()  # nothing is damaged meanwhile
         assert merged(run, kind) == expected
 
 
@@ -258,10 +259,7 @@ def test_a_damaged_part_is_named_and_not_adopted(
     said = capsys.readouterr().err
     assert f"try-1/{second}: " in said
     assert "goes on after 1 parts" in said
-    again.work()
-    again.come_home()
-    winner = again.won()
-    assert winner
+    winner = again.finish()
     assert [part.file for part in winner.parts[:2]] == [f"../try-1/{parts[0]}", second]
     assert third not in {Path(part.file).name for part in winner.parts if "try-1" in part.file}
 
@@ -306,15 +304,16 @@ def test_parts_of_an_earlier_version_are_adopted_whose_lines_have_no_digest(tmp_
     old, found = re.subn(r', "sha256": "\w+"}$', "}", index.read_text(), flags=re.MULTILINE)
     index.write_text(old)
     again = Attempt(run, 2, "vectors")
-    again.work()
+    again.finish()
     done = sum(json.loads(line)["part"]["paragraphs"] for line in old.splitlines())
     assert (found, again.did) == (len(parts), PARAGRAPHS - done)
-    again.come_home()
-    assert again.won()
     assert merged(run, "vectors") == undisturbed(tmp_path, "vectors")[0]
 
 
 def test_a_try_does_not_go_on_with_another_kind_of_result(tmp_path: Path) -> None:
+    run, _ = left_by_one(tmp_path / "rows")
+    with pytest.raises(TryFailed, match="has the columns words, and the workload has embedding"):
+        Attempt(run, 2, "vectors").work()
     run, _ = left_by_one(tmp_path, "vectors")
     again = Attempt(run, 2)
     again.columns = ("embedding",)
@@ -339,10 +338,7 @@ def test_parts_outlive_an_upgrade_that_adds_a_field(tmp_path: Path) -> None:
 def test_what_was_in_quarantine_when_a_person_orders_a_try_is_tried_again(tmp_path: Path) -> None:
     kind = "rows, some in quarantine"
     first = Attempt(planned(tmp_path), 1, kind)
-    first.work()
-    first.come_home()
-    winner = first.won()
-    assert winner
+    winner = first.finish()
     assert winner.quarantined == len(BAD)
     (first.home / QUARANTINE_FILE).rename(tmp_path / "purged")
     assert lacks_rows(first.run, winner)
@@ -353,16 +349,8 @@ def test_what_was_in_quarantine_when_a_person_orders_a_try_is_tried_again(tmp_pa
     retire(first.run, winner)
     again = Attempt(first.run, 3, "rows")
     assert again.state.quarantined == 0
-    again.work()
-    again.come_home()
-    assert again.won()
+    again.finish()
     assert merged(first.run, "rows") == undisturbed(tmp_path, "rows")[0]
-
-
-def test_a_workload_with_other_columns_does_not_go_on(tmp_path: Path) -> None:
-    run, _ = left_by_one(tmp_path)
-    with pytest.raises(TryFailed, match="has the columns words, and the workload has embedding"):
-        Attempt(run, 2, "vectors").work()
 
 
 def test_tries_that_left_nothing_make_the_parts_smaller(

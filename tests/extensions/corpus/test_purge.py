@@ -128,6 +128,10 @@ def test_a_word_that_is_refused_changes_nothing_and_a_named_shard_is_the_one(
 def test_rows_that_come_back_before_their_shard_has_run_count_for_nothing(
     whole: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if the claim was made without links."""
+    path = winner_path(RUN, "shard-00001")
+    path.with_suffix(".claim").mkdir()
+    shutil.copy(path, path.with_suffix(".claim") / path.name)
     (RUN / ROWS).unlink()
 
     def refuse(*_: object) -> None:
@@ -141,16 +145,6 @@ def test_rows_that_come_back_before_their_shard_has_run_count_for_nothing(
     said("resume", "tagged")
     said("merge", "tagged")
     assert (merged(RUN / "merged.jsonl"), read_winners(RUN)[1].try_number) == (whole, 2)
-
-
-@pytest.mark.usefixtures("whole")
-def test_a_claim_without_links_gives_way_too() -> None:
-    path = winner_path(RUN, "shard-00001")
-    path.with_suffix(".claim").mkdir()
-    shutil.copy(path, path.with_suffix(".claim") / path.name)
-    (RUN / ROWS).unlink()
-    said("resume", "tagged", "--rows-gone")
-    assert read_winners(RUN)[1].try_number == 2
 
 
 @pytest.mark.usefixtures("whole")

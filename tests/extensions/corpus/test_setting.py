@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.answers.memory import RAM, Memory
+from jobkit.answers.memory import RAM, Memory, Wanted
 from jobkit.answers.memory_line import Observation, fit_memory
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB, MIB
@@ -36,7 +36,7 @@ from tests.support.builders import ITEMS, with_shortcuts, write_record
 
 
 def found(word: Path, *overrides: str, **options: str) -> AppliedSetting:
-    return find_setting(word, Options(overrides=overrides, **options), build=False, say=lambda _: None)  # type: ignore[arg-type]
+    return find_setting(word, Options(overrides=overrides, **options), build=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -56,10 +56,16 @@ def test_a_run_gives_what_recommend_names_and_what_was_measured(run: Path) -> No
     assert (setting.spec.repeats, setting.spec.find_max, setting.spec.pack) == (1, None, 1)
 
 
-def test_a_request_that_changes_leaves_the_setting_as_it_was_measured(run: Path) -> None:
+def test_a_request_may_change_and_the_setting_only_by_a_file_of_tune(run: Path) -> None:
     setting = found(run, "resources.cpus=4", "resources.memory=2GiB")
     assert (setting.spec.resources.cpus, setting.point.threads) == (4, 1)
     assert setting.given == ("resources.cpus", "resources.memory")
+    for word in ("order=text", "text=a.txt"):
+        with pytest.raises(JobkitError, match="belongs to the setting"):
+            found(run, word)
+    (run / "setting.yaml").write_text("workers: 2\nsweep:\n  batch_size: [10]\n", encoding="utf-8")
+    setting = found(run)
+    assert (setting.point.params, setting.point.workers) == ({"batch_size": 10}, 2)
 
 
 def test_a_setting_whose_shortcuts_were_refused_has_none(run: Path) -> None:
@@ -75,19 +81,9 @@ def test_a_setting_whose_shortcuts_were_refused_has_none(run: Path) -> None:
     assert "refused" not in setting.words
 
 
-@pytest.mark.parametrize("word", ["order=text", "text=a.txt"])
-def test_a_key_of_the_setting_is_refused(run: Path, word: str) -> None:
-    with pytest.raises(JobkitError, match="belongs to the setting"):
-        found(run, word)
-
-
-def test_the_setting_that_tune_wrote_goes_before_what_recommend_names(run: Path) -> None:
-    (run / "setting.yaml").write_text("workers: 2\nsweep:\n  batch_size: [10]\n", encoding="utf-8")
-    setting = found(run)
-    assert (setting.point.params, setting.point.workers) == ({"batch_size": 10}, 2)
-
-
 def test_a_spec_with_several_settings_lists_them(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="neither a run folder nor a spec"):
+        found(tmp_path)
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC, encoding="utf-8")
     with pytest.raises(JobkitError, match="2 settings") as refused:
@@ -98,17 +94,12 @@ def test_a_spec_with_several_settings_lists_them(tmp_path: Path) -> None:
     assert (setting.point.params, setting.speed) == ({"batch_size": 10}, None)
 
 
-def test_what_is_neither_run_nor_spec_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="neither a run folder nor a spec"):
-        found(tmp_path)
-
-
 NUMBER = 400
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> AppliedSetting:
-    return find_setting(measured_run(tmp_path / "run"), Options(), build=False, say=lambda _: None)
+def setting(run: Path) -> AppliedSetting:
+    return found(run)
 
 
 def pieces(number: int = NUMBER, characters: int = CHARACTERS // 10) -> list[Piece]:
@@ -242,7 +233,7 @@ def memory_with(limit: int) -> Memory:
     """Return memory of 4 MiB a character, with room for so many characters."""
     loads = (500, 1_000, 5_000, 20_000, 50_000)
     line = fit_memory([Observation(load, load * 2**22, str(load)) for load in loads])
-    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, limit_bytes=limit * 2**22)
+    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, wanted=Wanted(limit_bytes=limit * 2**22))
 
 
 @pytest.fixture
@@ -257,17 +248,16 @@ def home(here: Path) -> Path:
 @pytest.fixture
 def bounded(home: Path) -> AppliedSetting:
     """Return the setting of 50 paragraphs a batch, with a bound of 5,000 padded characters."""
-    found = find_setting(home / "run", Options(), build=False, say=lambda _: None)
-    return replace(found, memory=memory_with(5_020))
+    return replace(found(home / "run"), memory=memory_with(5_020))
 
 
 def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: AppliedSetting) -> None:
-    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]))
+    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]), bounded)
     assert longest_item(bounded) == 100
-    (heavy,) = found = find_heavy(corpus, pieces, bounded)
+    (heavy,) = find_heavy(corpus, pieces, bounded)
     assert (heavy.where, heavy.longest) == ("letters.txt, paragraph 21", 901)
-    refuse_too_large(found, bounded)
-    plan = plan_shards(pieces, bounded, ShardOptions(number=2), heavy=found)
+    refuse_too_large([heavy], bounded)
+    plan = plan_shards(pieces, bounded, ShardOptions(number=2), heavy=[heavy])
     assert plan.even == len(plan.shards) - 1
     memory = -(-heavy.load * 2**22 * 6 // 5 // GIB)
     assert plan.needs == {len(plan.shards): (f"resources.memory={memory}GiB",)}
@@ -278,7 +268,7 @@ def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: App
 
 def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedSetting) -> None:
     """By its item without a memory line; by its characters, of which the margin of memory holds 512."""
-    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]))
+    corpus, pieces, _ = apply.read(request(home / "run", ["letters.txt"]), bounded)
     measured = replace(bounded, memory=None, call_load=901, call_characters=901, peak_bytes=5 * 2**19)
     assert find_heavy(corpus, pieces, measured) == []
     longer, more = replace(measured, call_load=900), replace(measured, call_characters=900)
@@ -299,9 +289,8 @@ def test_a_paragraph_that_no_measured_batch_covers(home: Path, bounded: AppliedS
 @pytest.mark.slow
 def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
     asked = request(Path("run"), ["letters.txt"], shards=2)
-    slurm = find_setting(Path("run"), Options(scheduler="slurm"), build=False, say=lambda _: None)
-    slurm = replace(slurm, memory=bounded.memory)
-    prepared, prospect = apply.prepare(OUT.absolute(), asked, slurm, *apply.read(asked))
+    slurm = replace(found(Path("run"), scheduler="slurm"), memory=bounded.memory)
+    prepared, prospect = apply.prepare(OUT.absolute(), asked, slurm, *apply.read(asked, slurm))
     number = len(prepared.points)
     (group,) = prepared.groups
     assert group.points == tuple(range(1, number))
@@ -309,6 +298,6 @@ def test_what_needs_more_is_a_round_of_its_own(bounded: AppliedSetting) -> None:
     assert read_journal(OUT).needs == prospect.plan.needs
     Path("more.txt").write_text(f"{LONG}\n\nThe end.\n", encoding="utf-8")
     both = request(Path("run"), ["letters.txt", "more.txt"])
-    corpus, found, _ = apply.read(both, 0, prospect.corpus)
-    grow(OUT.absolute(), corpus, found, slurm, ShardOptions(number=1), (), dry=False)
+    corpus, new, _ = apply.read(both, slurm, prospect.corpus)
+    grow(OUT.absolute(), corpus, new, slurm, ShardOptions(number=1), (), dry=False)
     assert [*read_journal(OUT).needs] == [number, number + 2], "also in a file that is new"

@@ -16,7 +16,7 @@ from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_run_folder, read_point
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
-from jobkit.extensions.corpus import apply, ledger
+from jobkit.extensions.corpus import apply, ledger, resumption
 from jobkit.extensions.corpus.apply import ApplyRequest
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.shards import ShardOptions, plan_lines, plan_shards
@@ -69,6 +69,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     words = ("apply", "run", "--corpus", "letters.txt", "--out", "tagged")
     preview = jobkit(*words, "--shards", "2", "--dry-run")
     assert preview.returncode == 0, preview.stderr
+    assert "; a blank line ends a paragraph, also in a table" in preview.stdout.replace("\n#           ", " ")
     assert re.search(
         r"^# setting +batch_size 50 \(from run\)\n# shards +2 of about ", preview.stdout, re.MULTILINE
     )
@@ -93,13 +94,6 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
         refused = jobkit(*command, "tagged", *(["1"] if command == ["profile"] else []))
         assert (refused.returncode, "jobkit merge tagged" in refused.stderr) == (2, True), refused.stderr
     assert "skipped" in jobkit("collect", ".").stdout + jobkit("collect", ".").stderr
-
-
-def test_the_plan_says_that_a_blank_line_splits_a_table(home: Path) -> None:
-    (home / "table.txt").write_text("id;text\n1;Berlin\n\n2;Paris\n", encoding="utf-8")
-    _, prospect = plan(request(home / "run", ["table.txt"], shards=1))
-    said = " ".join(" ".join(plan_lines(prospect)).split())
-    assert re.search("2 paragraphs.*; a blank line ends a paragraph, also in a table", said)
 
 
 @pytest.mark.usefixtures("home")
@@ -143,8 +137,13 @@ def test_what_the_job_that_follows_submits_is_not_for_a_person(asked: ApplyReque
     assert "jobkit resume tagged" in render(ended, "tagged", width=100, most=24)
 
 
-def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_whole_or_not_there_and_takes_no_place_of_another(
+    asked: ApplyRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = OUT.with_name(".tagged.part")
+    for out in (home / "run", home / "letters.txt"):
+        with pytest.raises(JobkitError, match="exists already"):
+            apply.apply(out, asked)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -155,6 +154,7 @@ def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pyte
             write_planned(asked)
     assert (part.exists(), OUT.exists()) == (False, False)
     (part / "results").mkdir(parents=True)  # of a command that was killed outright
+    OUT.mkdir()
     prepared = write_planned(asked)
     assert (part.exists(), is_corpus_folder(OUT)) == (False, True)
     points, _ = read_points(OUT)
@@ -242,14 +242,6 @@ def test_a_new_file_shares_no_id_with_an_old_one(home: Path, monkeypatch: pytest
     assert len(list(read_plan(OUT))) == 1, "there is nothing to tag"
 
 
-def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
-    for out in (home / "run", home / "letters.txt"):
-        with pytest.raises(JobkitError, match="exists already"):
-            apply.apply(out, asked)
-    OUT.mkdir()
-    write_planned(asked)
-
-
 def test_only_changed_keys_are_given_and_the_format_stays(
     asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,7 +298,7 @@ def test_apply_prints_the_jobs_that_it_submits_and_none_of_before() -> None:
 @pytest.fixture
 def out(ordered: ApplyRequest) -> Path:
     """Return the folder of a corpus that a job is to plan."""
-    assert apply.apply(OUT, ordered, as_job=True) == 0
+    assert resumption.apply_as_job(OUT, ordered) == 0
     return OUT.absolute()
 
 
@@ -323,9 +315,9 @@ def shown(run: Path) -> tuple[int, str]:
 def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_time(
     ordered: ApplyRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert apply.apply(OUT, ordered, as_job=True, how=apply.How(Preview())) == 0
+    assert resumption.apply_as_job(OUT, ordered, how=apply.How(Preview())) == 0
     assert (OUT.exists(), "tagged/plan.sh" in capsys.readouterr().out) == (False, True)
-    assert apply.apply(OUT, ordered, as_job=True) == 0
+    assert resumption.apply_as_job(OUT, ordered) == 0
     assert "job 101 reads and plans the corpus, then submits the shards" in capsys.readouterr().err
     assert all(kind(OUT) for kind in (is_run_folder, is_corpus_folder, is_unplanned))
     code, text = shown(OUT)
@@ -338,11 +330,11 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
     for words, code in ("merge RUN", 5), ("logs RUN 1", 2), ("collect RUN", 2), ("resume RUN --replan", 2):
         refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
-    assert apply.apply(OUT, ordered, as_job=True) == ExitCode.TO_COME
-    assert apply.order_again(OUT) == ExitCode.TO_COME
+    assert resumption.apply_as_job(OUT, ordered) == ExitCode.TO_COME
+    assert resumption.order_again(OUT) == ExitCode.TO_COME
     assert "job 101 reads and plans the corpus: jobkit status" in capsys.readouterr().err
     with pytest.raises(JobkitError, match="plans another corpus there, or with other options"):
-        apply.apply(OUT, replace(ordered, skip_bad=True), as_job=True)
+        resumption.apply_as_job(OUT, replace(ordered, skip_bad=True))
     with pytest.raises(JobkitError, match="job 101 reads and plans this corpus"):
         apply.apply(OUT, ordered)
     assert roles(OUT) == ["plan"]
@@ -359,8 +351,8 @@ def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     code, text = shown(out)
     assert (code, "has ended (cancelled at " in text) == (ExitCode.FAILED, True)
     assert "jobkit resume tagged   # submits the job that plans the corpus again" in text
-    assert apply.apply(OUT, replace(ordered, skip_bad=True), as_job=True) == 0
-    assert apply.read_order(out).skip_bad
+    assert resumption.apply_as_job(OUT, replace(ordered, skip_bad=True)) == 0
+    assert resumption.read_order(out).skip_bad
     assert roles(out) == ["plan", "plan"]
 
 
@@ -369,9 +361,9 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     out: Path, ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Path.cwd()
-    name = apply.read_order(out).run_id
+    name = resumption.read_order(out).run_id
     monkeypatch.chdir("/")
-    assert apply.plan_in_job(out) == 0
+    assert resumption.plan_in_job(out) == 0
     points, _ = read_points(out)
     assert [point.run_id for point in points] == [name] * 3
     assert [shard.index for shard in read_plan(out)] == [1, 2, 3]
@@ -379,37 +371,32 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     assert not [path.name for path in out.parent.iterdir() if path.name.endswith(".part")]
     code, text = shown(out)
     assert (code, "3 waiting" in text, "plans the corpus" in text) == (ExitCode.TO_COME, True, False)
-    assert not apply.is_open(out)
+    assert not resumption.is_open(out)
     monkeypatch.chdir(place)
-    assert apply.apply(OUT, ordered, as_job=True) == 0
+    assert resumption.apply_as_job(OUT, ordered) == 0
     assert "the corpus is planned already: jobkit goes on with that plan" in capsys.readouterr().err
     Path("more.txt").write_text("More.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"new: more\.txt") as refused:
-        apply.apply(OUT, replace(ordered, paths=("letters.txt", "more.txt")), as_job=True)
+        resumption.apply_as_job(OUT, replace(ordered, paths=("letters.txt", "more.txt")))
     assert "to add new files leave out --plan-as-job" in refused.value.hint
     Path("letters.txt").write_text("Another.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
-        apply.apply(OUT, ordered, as_job=True)
+        resumption.apply_as_job(OUT, ordered)
 
 
 @pytest.mark.slow
-def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(out: Path) -> None:
+def test_what_the_job_cannot_read_or_may_not_submit_is_left_to_a_person(out: Path, sweep: Sweep) -> None:
     Path("letters.txt").write_bytes(b"caf\xe9\n")
-    assert apply.plan_in_job(out) == ExitCode.USAGE
+    assert resumption.plan_in_job(out) == ExitCode.USAGE
     assert (is_unplanned(out), roles(out)) == (True, ["plan"])
     _, text = shown(out)
     assert "the corpus could not be planned: " in text
     assert "letters.txt" in text
     write_corpus(Path("letters.txt"))
-    assert apply.plan_in_job(out) == 0
-    assert "could not be planned" not in shown(out)[1]
-
-
-@pytest.mark.slow
-def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, sweep: Sweep) -> None:
     sweep.refuse("job-")
-    assert apply.plan_in_job(out) == 0
-    (left,) = [event for event in events(out) if event["event"] == "left"]
+    assert resumption.plan_in_job(out) == 0
+    assert "could not be planned" not in shown(out)[1]
+    *_, left = (event for event in events(out) if event["event"] == "left")
     assert left["points"] == [1, 2, 3]
     assert "the job that planned the corpus could not submit 3 shards: " in shown(out)[1]
 
@@ -435,10 +422,10 @@ def test_a_job_that_was_killed_as_it_wrote_or_before_it_submitted_goes_on(
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, act)
             with pytest.raises(KeyboardInterrupt):
-                apply.plan_in_job(out)
+                resumption.plan_in_job(out)
         assert (is_unplanned(out), shown(out)[0]) == (unplanned, ExitCode.TO_COME)
     points, _ = read_points(out)
-    assert (len(points), apply.is_open(out)) == (3, True)
+    assert (len(points), resumption.is_open(out)) == (3, True)
     done = jobkit("resume", out, "--follow-up")
     assert done.returncode == 0, done.stderr
     assert roles(out) == ["plan", "points", "follow"]
@@ -449,11 +436,11 @@ def test_a_job_that_was_killed_as_it_wrote_or_before_it_submitted_goes_on(
 def test_the_request_follows_the_size_and_doubles_its_walltime(
     ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert apply.apply(OUT, ordered, as_job=True) == 0
+    assert resumption.apply_as_job(OUT, ordered) == 0
     assert "1 CPU, 2GiB of memory and 00:10:00" in capsys.readouterr().err
     sweep.queue()
     os.truncate("letters.txt", 100 * GIB)
-    assert apply.apply(OUT, ordered, as_job=True, how=apply.How(Preview())) == 0
+    assert resumption.apply_as_job(OUT, ordered, how=apply.How(Preview())) == 0
     assert "1 CPU, 3GiB of memory and 03:10:00" in capsys.readouterr().out
 
 
@@ -462,17 +449,17 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     ordered: ApplyRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(JobkitError, match="no scheduler here"):
-        apply.apply(OUT, replace(ordered, scheduler="local"), as_job=True)
+        resumption.apply_as_job(OUT, replace(ordered, scheduler="local"))
     out, place = OUT.absolute(), tmp_path / "place"
     place.mkdir()
     with monkeypatch.context() as patch:
         patch.chdir(place)
         paths = (str(tmp_path / "letters.txt"),)
         other = replace(ordered, word=str(tmp_path / "run"), paths=paths)
-        assert apply.apply(out, other, as_job=True) == 0
+        assert resumption.apply_as_job(out, other) == 0
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
-        apply.order_again(out)
+        resumption.order_again(out)
 
 
 STAND_IN = """\
@@ -493,9 +480,9 @@ def test_a_job_plans_with_a_stand_in_that_a_person_permits(
     (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
     monkeypatch.setenv(CACHE_VARIABLE, str(models.parent))
     Path("first.yaml").write_text(STAND_IN, encoding="utf-8")
-    assert apply.apply(OUT, replace(ordered, word="first.yaml", stand_in=True), as_job=True) == 0
+    assert resumption.apply_as_job(OUT, replace(ordered, word="first.yaml", stand_in=True)) == 0
     assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
-    assert apply.plan_in_job(OUT) == 0
+    assert resumption.plan_in_job(OUT) == 0
     assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]
 
 

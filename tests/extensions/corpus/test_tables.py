@@ -104,12 +104,6 @@ def test_tables_in_any_blocks(kind: str, texts: list[str], block: int, piece: in
         assert read.corpus.sources[0].columns.text == "Body"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    return tmp_path / "in"
-
-
 def test_every_trap_of_a_table_is_read(folder: Path) -> None:
     """An empty file, no row, a null, a column of numbers, other delimiters, the usual names, no id."""
     (folder / "a.csv").touch()

@@ -27,7 +27,7 @@ from jobkit.extensions.corpus.readers import Paragraph
 from jobkit.extensions.corpus.rows import RowsFile
 from jobkit.extensions.corpus.scan import find_sources, scan
 from jobkit.extensions.corpus.standing import CorpusState
-from jobkit.extensions.corpus.winners import claim, has_rows, part_files, read_winners
+from jobkit.extensions.corpus.winners import claim, part_files
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Ragged, Result
 from tests.support.corpora import jsonl, plan, points_of, read_all, read_shard, write_result
@@ -239,33 +239,6 @@ def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path) -> None:
 
 
 # -- failures
-
-
-def _cut(part: Path) -> None:
-    part.write_bytes(part.read_bytes()[:-1])
-
-
-def _flip(part: Path) -> None:
-    data = bytearray(part.read_bytes())
-    data[-9] ^= 1
-    part.write_bytes(data)
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, _cut, _flip])
-def test_a_part_that_came_home_damaged_or_not_at_all_wins_nothing(run: Path, kind: str, damage: Any) -> None:
-    """A quota may leave room for the manifest and not for the part."""
-    folder = tried(run, 1)
-    damage(folder / f"part-00001.{kind}")
-    assert claim(run, all_points(run)[0], 1) is None
-    assert has_rows(str(folder.parent), str(folder)) == (damage is _flip)
-    assert not read_winners(run)
-
-
-def test_a_part_that_is_damaged_later_is_named(run: Path, tmp_path: Path) -> None:
-    finished(run)
-    _flip(run / "results" / "shard-00002" / "try-1" / "part-00001.arrow")
-    with pytest.raises(JobkitError, match="damaged: shard-00002"):
-        merge(run, tmp_path / "out.parquet", "parquet")
 
 
 @pytest.mark.parametrize(

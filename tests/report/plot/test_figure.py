@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,17 @@ from jobkit.report.plot.pictures import (
     plot,
 )
 from jobkit.report.tables import collect
-from tests.report.plot.test_data import CARD, OLD_LOG, SIZES, a_run, all_failed, measured, with_energy
-from tests.report.plot.test_pictures import KINDS, made
+from tests.report.plot.test_pictures import (
+    CARD,
+    KINDS,
+    OLD_LOG,
+    SIZES,
+    a_run,
+    all_failed,
+    made,
+    measured,
+    with_energy,
+)
 from tests.support.builders import TEXT, grid, write_points, write_records
 from tests.support.commands import called
 from tests.whole.test_imports import asked_for, imported
@@ -51,13 +60,16 @@ def overlap(one: Bbox, other: Bbox) -> bool:
     return shared is not None and min(shared.width, shared.height) > 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("size", "widths"), [("screen", (1, 2, 3)), ("paper", (COLUMN_IN, PAGE_IN))])
-def test_a_picture_has_its_size_and_can_be_read(
-    kind: str, size: str, widths: tuple[float, ...], tmp_path: Path
-) -> None:
+WIDTHS = {"screen": [PANEL_IN * columns for columns in (1, 2, 3)], "paper": [COLUMN_IN, PAGE_IN]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [*product(KINDS, ["screen"]), ("log", "paper"), ("sweep", "paper")]
+)
+def test_a_picture_has_its_size_and_can_be_read(kind: str, size: str, tmp_path: Path) -> None:
+    """Paper has the same parts, smaller."""
     whole, width_in, found = texts([made(kind, tmp_path)], size)
-    assert width_in in ([PANEL_IN * columns for columns in widths] if size == "screen" else widths)
+    assert width_in in WIDTHS[size]
     assert min(float(text.get_fontsize()) for text in found) >= 7
     boxes = {text: text.get_window_extent() for text in found}
     assert not [box for box in boxes.values() if not (whole.containsx(box.x0) and whole.containsx(box.x1))]
@@ -116,16 +128,21 @@ def test_the_command_draws_next_to_the_table(tmp_path: Path, capsys: pytest.Capt
     assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
 
 
-@pytest.mark.parametrize("name", ["x.eps", "svg"])
-def test_an_unknown_suffix_is_refused_before_anything_is_read(name: str, tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match=r"\.png, \.svg or \.pdf") as caught:
-        called(command, tmp_path / "nothing", "--plot", tmp_path / name)
+@pytest.mark.parametrize(
+    ("run", "name", "message"),
+    [
+        ("nothing", "x.eps", r"\.png, \.svg or \.pdf"),
+        ("nothing", "svg", r"\.png, \.svg or \.pdf"),
+        (OLD_LOG, "nowhere/x.svg", "--plot .*nowhere.*x.svg: No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_drawn_or_written_is_refused(
+    tmp_path: Path, run: str | Path, name: str, message: str
+) -> None:
+    """The suffix before anything is read."""
+    with pytest.raises(JobkitError, match=message) as caught:
+        called(command, tmp_path / run, "--plot", tmp_path / name)
     assert caught.value.exit_code == 2
-
-
-def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match=r"--plot .*nowhere.*x\.svg: No such file or directory"):
-        called(command, OLD_LOG, "--plot", tmp_path / "nowhere" / "x.svg")
 
 
 def test_a_table_imports_no_matplotlib() -> None:

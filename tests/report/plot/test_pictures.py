@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -10,25 +10,77 @@ from statistics import fmean, stdev
 import pytest
 
 from benchmarks.archives import RECORDS, group
+from jobkit.core.measurements import Energy, Gpu
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.report.page import page
+from jobkit.report.plot.data import GroupPlot, group_plots
 from jobkit.report.plot.drawing import BOTTOM, HEIGHT, WIDTH, Drawing, Mark, Stroke, Words, geometric
 from jobkit.report.plot.pictures import LOOKS, SERIES, Picture, pictures
 from jobkit.report.tables import collect
-from tests.report.plot.test_data import (
-    JOULES,
-    OLD_LOG,
-    ONE,
-    SIZES,
-    a_run,
-    all_failed,
-    needed,
-    several_series,
-    with_energy,
-)
 from tests.report.test_own_figures import reporting, without_items
-from tests.support.builders import grid, record, write_records
+from tests.support.builders import grid, need, record, write_records
 from tests.support.recommendations import records, write_run
+
+ONE = RECORDS / "gpu" / "stanza-20261121-034558-42cc"
+OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+SIZES = (50, 100, 150, 200, 300)
+LOAD = 1_000
+"""Padded characters of a paragraph in these tests."""
+CARD = Gpu(name="a card", uuid="GPU-2", total_bytes=16 * GIB, driver="1", cuda="12")
+CONTEXT = 3 * GIB // 4
+"""As `tests.support.builders.memory` has it."""
+JOULES = {50: 300.0, 100: 260.0, 150: 270.0, 200: 240.0, 300: 280.0}
+"""By batch size, over 10 s."""
+
+
+def needed(size: float) -> int:
+    return int(0.25 * GIB + size * GIB / 100)
+
+
+def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
+    """Return a record whose need is 0.25 GiB and 0.01 GiB for each paragraph of the batch."""
+    size = of.numbers["batch_size"]
+    made = record(of, work_s=work_s)
+    assert made.summary is not None
+    loaded = replace(made.summary, load_max=LOAD * size)
+    return replace(made, gpu=gpu, needs=(need(LOAD * size, needed(size)),), summary=loaded)
+
+
+def seconds(of: Point) -> float:
+    """Return the work of a point: less the larger the batch, by less and less, with a little scatter."""
+    return 8 + 200 / of.numbers["batch_size"] + 0.1 * of.repeat
+
+
+def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: Gpu = CARD) -> Path:
+    return write_records(folder, [measured(of, work_s=seconds(of), gpu=gpu) for of in grid(sizes, repeats)])
+
+
+def with_energy(folder: Path, *, idle_w: float | None = None, run_id: str = "demo", gpu: Gpu = CARD) -> Path:
+    """Make a run of points that measured energy: the larger the batch, the faster."""
+    points = [replace(one, run_id=run_id) for one in grid(SIZES)]
+    made = [measured(one, work_s=8 + 200 / one.numbers["batch_size"], gpu=gpu) for one in points]
+    energies = [Energy(span_s=10, counter_j=joules, idle_w=idle_w) for joules in JOULES.values()]
+    return write_records(
+        folder, [replace(one, energy=energy) for one, energy in zip(made, energies, strict=True)]
+    )
+
+
+def several_series(folder: Path, sizes: Sequence[int]) -> Path:
+    """Make a run in which another knob varies by itself."""
+    points = [
+        replace(one, index=n, point_id=f"p{n}", params={**one.params, "tokenizer_batch": batch})
+        for n, (one, batch) in enumerate(((one, b) for b in (32, 64) for one in grid(sizes, 2)), 1)
+    ]
+    return write_records(folder, map(measured, points))
+
+
+def all_failed(folder: Path) -> Path:
+    made = map(measured, grid([50, 100]))
+    return write_records(
+        folder, [replace(one, outcome=Outcome.GPU_OOM, needs=(), summary=None) for one in made]
+    )
+
 
 COMMITTED = {
     "slack": ONE,
@@ -143,19 +195,9 @@ def test_series_have_marks_dashes_and_names_of_their_own_and_sizes_far_apart_are
     assert {"tokenizer_batch 32", "tokenizer_batch 64"} <= set(words(speed))
     assert len({mark.shape for mark in marks(speed)}) == 3, "with the ring of the knee"
     assert len({dash for _, dash in SERIES}) == len({shape for shape, _ in SERIES}) == len(SERIES)
+    assert len({shape for shape, _ in LOOKS.values()}) == len(LOOKS), "grey says the same"
     five, ten, hundred, _ = sorted({mark.spot[0] for mark in marks(speed)})
     assert (hundred - five) / (ten - five) == pytest.approx(4.32, abs=0.01)
-
-
-def test_predictions_that_were_tried_are_named_and_a_limit_far_beyond_is_not_drawn() -> None:
-    assert "verified, batch " in "\n".join(words(drawn(COMMITTED["capped"])[1]))
-    assert len({shape for shape, _ in LOOKS.values()}) == len(LOOKS), "grey says the same"
-    memory = drawn(ONE)[1]
-    beyond = ["beyond this picture:", "GPU less context, 139.12 GiB", "predicted, batch 11,835"]
-    assert [one for one in words(memory) if one in beyond] == beyond
-    assert "allocated line x 1.07 (slack)" in words(memory)
-    assert memory.title.endswith("by the prediction, at 39.5 times the largest load measured: not tested")
-    assert {mark.shape for mark in marks(memory)} == {"dot"}
 
 
 def test_energy_is_drawn_against_speed_and_the_best_are_joined(tmp_path: Path) -> None:
@@ -207,3 +249,26 @@ def test_no_word_covers_a_mark_or_leaves_the_picture(kind: str, tmp_path: Path) 
         ]
         assert covered == []
         assert all(box[2] <= WIDTH and box[3] <= picture.canvas.height for box in boxes)
+
+
+def group_of(path: Path, limit_bytes: int | None = None) -> GroupPlot:
+    (found,) = group_plots(collect([path]), limit_bytes)
+    return found
+
+
+def test_an_old_log_has_a_straight_line_without_an_error_bar() -> None:
+    found = group_of(OLD_LOG)
+    panel = found.memory
+    assert [size for size, _ in panel.spots("measured")] == [50, 300]
+    assert panel.line
+    assert (panel.line.name, panel.bound) == ("straight line", None)
+    assert panel.notes[0] == "2 points, no error bar"
+    assert {mean.n for mean in found.speed.means} == {1}
+
+
+def test_a_card_that_is_unknown_has_no_limit_and_one_that_is_too_small_says_so(tmp_path: Path) -> None:
+    unknown = group_of(a_run(tmp_path / "run", gpu=replace(CARD, total_bytes=None))).memory
+    assert (unknown.limit, unknown.spots("predicted")) == (None, [])
+    assert unknown.bound
+    small = group_of(a_run(tmp_path / "small"), CONTEXT + GIB // 8).memory
+    assert small.notes == ("not even a batch of 1 fits",)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.report.recommend.advice import Advice, judge, recommend, refuse_none
 from jobkit.report.recommend.output import blocks
+from tests.report.test_own_figures import without_items
+from tests.support.builders import GPU
 from tests.support.recommendations import SIZES, material, records
 
 HIGHEST = Objective(metric="f1", direction="max")
@@ -29,11 +33,6 @@ def reporting(values: Values, unit: str = "1") -> list[Record]:
         metrics = {"f1": Metric(value=own[one.point.repeat - 1], unit=unit)} if own else {}
         found.append(replace(one, metrics=metrics))
     return found
-
-
-def without_items(one: Record) -> Record:
-    assert one.summary
-    return replace(one, summary=replace(one.summary, items=0, items_total=0, items_per_s=0.0, characters=0))
 
 
 def advice(
@@ -63,59 +62,52 @@ def test_the_best_mean_is_recommended_next_to_the_next_best_and_the_fastest() ->
     assert "Next: batch_size 85, 0.81 ± 0.025 (n=3): 0.1 higher (0.07" in lowest
 
 
-def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named() -> None:
-    said = text(reporting(ALIKE))
-    assert "lower (-0.05404 to 0.0607 with" in said
-    assert "with 95 % confidence); no difference is shown." in said
-    assert "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown." in said
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (ALIKE, "with 95 % confidence); no difference is shown."),
+        (ALIKE, "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown."),
+        (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "The same f1 as 4 other settings: speed decides."),
+        (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "Take batch_size 175"),
+        ({**APART, 175: ()}, "f1 has no value in 3 of 12 points: left out of its means."),
+    ],
+)
+def test_within_the_scatter_the_speed_counts_and_points_without_the_metric_are_counted(
+    values: Values, said: str
+) -> None:
+    assert said in text(reporting(values))
 
 
-def test_of_equal_means_the_speed_decides() -> None:
-    found = advice(reporting(dict.fromkeys(SIZES, (0.9, 0.9, 0.9))))
-    assert found.recommended.params == {"batch_size": 175}
-    assert "4 other settings have the same f1: speed decides." in as_text(blocks(found, why=True))
-
-
-def test_points_without_the_metric_are_left_out_and_counted() -> None:
-    tries = reporting({**APART, 175: ()})
-    assert "f1 has no value in 3 of 12 points: left out of its means." in text(tries)
-    assert advice(tries).recommended.params == {"batch_size": 40}
+SECONDS = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
 
 
 @pytest.mark.parametrize(
-    ("metric", "message", "hint"),
+    ("tries", "of", "message"),
     [
-        ("f2", "no point reports the metric 'f2'", "did you mean 'f1'?"),
-        ("joules_per_1000", "no point has measured joules_per_1000", "items_per_s, work_s"),
+        ([], {"metric": "f2"}, "no point reports the metric 'f2'.* did you mean 'f1'?"),
+        ([], {"metric": "joules_per_1000"}, "no point has measured joules_per_1000.*items_per_s, work_s"),
+        (SECONDS, {"metric": "f1"}, "f1 has several units, which cannot be compared: ms, s"),
+        (
+            [],
+            {"bounds": {"f1": Bound(min=0.95)}},
+            "no setting keeps the .*batch_size 40: f1 0.91 is under 0.95",
+        ),
     ],
 )
-def test_a_metric_that_no_point_has_is_an_error(metric: str, message: str, hint: str) -> None:
-    with pytest.raises(JobkitError, match=message) as caught:
-        advice(reporting(APART), Objective(metric=metric, direction="min"))
-    assert hint in caught.value.hint
-
-
-def test_several_units_are_an_error() -> None:
-    tries = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
-    with pytest.raises(JobkitError, match="f1 has several units, which cannot be compared: ms, s"):
-        advice(tries)
+def test_what_cannot_choose_is_an_error(tries: list[Record], of: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobkitError) as caught:
+        advice(tries or reporting(APART), Objective(**of))
+    assert re.search(message, f"{caught.value.message} {caught.value.hint}", re.DOTALL)
 
 
 def test_a_setting_that_breaks_a_constraint_is_named_and_not_taken() -> None:
-    bounds = {"f1": Bound(min=0.75)}
-    said = text(reporting(APART), Objective(bounds=bounds))
+    tries = reporting(APART)
+    said = text(tries, Objective(bounds={"f1": Bound(min=0.75)}))
     assert "Take batch_size 85: 258" in said
     assert "Not taken: batch_size 130, because f1 0.71 is under 0.75." in said
-
-
-def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
-    tries, objective = reporting(APART), Objective(bounds={"f1": Bound(min=0.95)})
-    with pytest.raises(JobkitError, match="no setting keeps the constraints") as caught:
-        advice(tries, objective)
-    assert "batch_size 40: f1 0.91 is under 0.95" in caught.value.message
-    settings = speeds_of(tries)
+    settings, none = speeds_of(tries), Objective(bounds={"f1": Bound(min=0.95)})
     with pytest.raises(JobkitError, match="and 1 more"):
-        refuse_none("run", judge("run", settings, tries, objective), settings * 3)
+        refuse_none("run", judge("run", settings, tries, none), settings * 3)
 
 
 def test_without_items_the_time_of_one_run_decides() -> None:
@@ -131,9 +123,6 @@ def test_without_items_the_time_of_one_run_decides() -> None:
 
 def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
     tries = reporting({size: (size / 1000,) * 3 for size in SIZES})
-    gpu = tries[0].gpu
-    assert gpu
-    small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in tries]
-    found = advice(small)
-    assert found.recommended.size < max(SIZES)
-    assert "the highest mean that is safe." in as_text(blocks(found, why=True))
+    small = [replace(one, gpu=replace(GPU, total_bytes=2**31)) for one in tries]
+    assert advice(small).recommended.size < max(SIZES)
+    assert "the highest mean that is safe." in text(small)

@@ -1,6 +1,8 @@
+"""What is recommended: setting, batch, GPUs, precision, energy."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,32 +10,36 @@ import pytest
 
 from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.memory import NEED, RAM
+from jobkit.answers.memory import RAM
 from jobkit.answers.speed import CorpusVolume
+from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import MemoryReadings
+from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy, MemoryReadings
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.report.recommend.advice import (
     MEMORY,
     SATURATION,
     SWEEP,
-    THROUGHPUT,
     Advice,
     memory_of_setting,
     recommend,
+    uses,
 )
 from jobkit.report.recommend.material import RunData
-from jobkit.report.recommend.output import cautions
+from jobkit.report.recommend.output import blocks, cautions
+from jobkit.runs.agreement import Agreement
 from jobkit.runs.trials import Trial
 from jobkit.spec.sweep_spec import Resources
-from tests.support.builders import ITEMS, grid, record, summary
+from tests.support.builders import ITEMS, grid, point, record, summary
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
     CONTEXT_BYTES,
     FIXED_BYTES,
     LENGTHS,
     LOADS,
+    RATES,
+    SCATTER,
     SIZES,
     material,
     measured,
@@ -65,18 +71,6 @@ def on_cpu(sizes: Sequence[int] = (40, 85, 130, 175, 220)) -> list[Record]:
         peak = MemoryReadings(maxrss_bytes=GIB + 4_000 * load)
         found.append(replace(told, summary=replace(told.summary, load_max=load), memory=peak))
     return found
-
-
-def test_the_smallest_within_five_percent_is_recommended() -> None:
-    found = told()
-    assert found.recommended.params == {"batch_size": 175}
-    assert found.fastest.params == {"batch_size": 220}
-    assert found.times
-    assert found.times.differs is False
-    assert found.binds == THROUGHPUT
-    assert (found.points, len(found.settings), found.memory.kind) == (15, 5, NEED)
-    assert found.memory.limit_bytes == GPUS["h200"].usable_bytes
-    assert found.memory.overhead_bytes == CONTEXT_BYTES
 
 
 @pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
@@ -251,3 +245,96 @@ def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:
     first, *others = parts
     closest = replace(first, point=replace(first.point, every=7))
     assert told(closest, *others, lengths=None).corpus.paragraphs == 7 * ITEMS, "a part is rounded up"
+
+
+SAME, OTHER = Agreement(100, 0, 1.0), Agreement(100, 12, 0.99649)
+FASTER = {"fp32": 1.0, "bf16": 1.4}
+
+
+@pytest.mark.parametrize(
+    ("agreement", "faster", "min_f1", "taken", "words"),
+    [
+        (
+            OTHER,
+            FASTER,
+            1.0,
+            (175, "fp32"),
+            "Not taken: batch_size 220, precision bf16, 42 % faster, because",
+        ),
+        (OTHER, FASTER, 1.0, (175, "fp32"), "are not in the other (F1 0.9964); --min-f1 0.9964 takes it."),
+        (OTHER, FASTER, 0.9964, (175, "bf16"), "Of this precision, 12 entities of it or of fp32 are not in"),
+        (SAME, FASTER, 1.0, (175, "bf16"), "Of this precision, the entities are those of fp32, 100 in all."),
+        (SAME, {"bf16": 1.0, "fp32": 1.0}, 1.0, (175, "fp32"), "Take batch_size 175, precision fp32"),
+        (None, FASTER, 1.0, (175, "fp32"), "it has no entities that could be compared with those of fp32."),
+        (OTHER, {"fp32": 1.0, "fp16": 0.5}, 1.0, (175, "fp32"), "Take batch_size 175, precision fp32"),
+        (None, {"bf16": 1.0, "fp16": 1.2}, 1.0, (175, "fp16"), "compared the entities of fp16 with nothing"),
+    ],
+)
+def test_a_precision_is_taken_if_its_entities_agree_with_fp32_as_far_as_is_asked(
+    agreement: Agreement | None,
+    faster: Mapping[str, float],
+    min_f1: float,
+    taken: tuple[int, str],
+    words: str,
+) -> None:
+    """Each is faster than fp32 by a factor."""
+    records = []
+    for one in grid(sorted(RATES), 3):
+        for number, (precision, factor) in enumerate(faster.items()):
+            params = {**one.params, "precision": precision}
+            index = 100 * number + one.index
+            rate = factor * (RATES[one.numbers["batch_size"]] + SCATTER[one.repeat - 1])
+            planned = replace(one, params=params, precision=precision, index=index, point_id=f"p{index}")
+            records.append(measured(planned, rate, (-1) ** index / 1000))
+    agreements = {one.point.index: SAME if one.point.precision == "fp32" else agreement for one in records}
+    known = {index: agreement for index, agreement in agreements.items() if agreement}
+    answer = recommend(replace(material(records), agreements=known), min_f1=min_f1)
+    assert (*answer.recommended.params.values(),) == taken
+    said = " ".join(as_text(blocks(answer, why=True)).split())
+    assert words in said
+    assert ("Not taken" in said) == (taken[1] == "fp32" and faster is FASTER)
+
+
+WATTS: Mapping[int, float] = {40: 120, 85: 130, 130: 140, 175: 170, 220: 150}
+"""By batch size: 220 takes less energy than 175, which is recommended."""
+
+
+def drawing(one: Record, attribution: str = "") -> Record:
+    """Return a record with the energy of its seconds."""
+    assert one.summary
+    span_s = one.summary.work_s
+    joules = WATTS[one.point.numbers["batch_size"]] * span_s
+    energy = Energy(span_s=span_s, counter_j=joules, idle_w=70, attribution=attribution)
+    return replace(one, energy=energy)
+
+
+def energy_lines(answer: Advice) -> list[str]:
+    text = as_text(blocks(answer, why=True))
+    return text[text.index("Energy") :].partition("\n\n")[0].splitlines()
+
+
+def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
+    answer = told(*map(drawing, records()), gpus=(), corpus=CorpusVolume(paragraphs=2_000_000))
+    first, second, third = energy_lines(answer)
+    assert first == "Energy for 2,000,000 paragraphs, with batch_size 175: 1.13 MJ (0.31 kWh)."
+    assert second.startswith(
+        "  It is 565 J ± 14.0 J for 1,000 paragraphs by the energy counter (n=3), 332 J of it above idle."
+    )
+    least = "  Least energy: batch_size 220, 490 J for 1,000 paragraphs, 13 % less; it is 2 % faster."
+    assert third == least
+
+
+def test_energy_that_is_not_attributable_is_left_out() -> None:
+    some = [drawing(one, NOT_ATTRIBUTABLE if one.point.repeat == 1 else "") for one in records()]
+    assert "(n=2)" in energy_lines(told(*some))[1]
+    answer = told(*(drawing(one, NOT_ATTRIBUTABLE) for one in records()))
+    assert energy_lines(answer) == ["Energy: not known for the recommended setting."]
+
+
+def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:
+    one = replace(record(point()), energy=Energy(span_s=100, counter_j=9_000, idle_w=70))
+    assert one.summary
+    for characters, joules in ((one.summary.characters, 18_000), (0, 9_000)):
+        [use] = uses([replace(one, summary=replace(one.summary, characters=characters))])
+        assert use.of(ITEMS, 2 * 170_000) == pytest.approx(joules)
+        assert use.of(ITEMS, None) == pytest.approx(9_000)

@@ -6,14 +6,22 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.layout import Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
-from jobkit.report.recommend.material import read_material
+from jobkit.core.units import GIB
+from jobkit.report.recommend.advice import Advice, recommend
+from jobkit.report.recommend.material import lines, read_material
+from jobkit.report.recommend.output import answer
+from jobkit.schedulers.survey import Queue, asked_for
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import try_folder, write_exit, write_record
-from tests.support.recommendations import SPEC, records, write_run
+from tests.support.machines import GOAL, Machine, search
+from tests.support.recommendations import SPEC, material, records, write_run
 
 OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
@@ -81,3 +89,61 @@ def test_what_a_recommendation_cannot_change_is_refused(tmp_path: Path, override
     folder = write_run(tmp_path / "demo", records())
     with pytest.raises(JobkitError, match=f"--set {override.partition('=')[0]}="):
         read_material(folder, [override])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return search(tmp_path_factory.mktemp("search"), Machine())
+
+
+def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="the search has not ended"):
+        recommend(read_material(search(tmp_path, Machine(), most=5)))
+    none = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
+    with pytest.raises(JobkitError, match="the search found no setting"):
+        recommend(read_material(search(tmp_path / "none", Machine(), none)))
+
+
+def test_a_setting_of_a_search_is_charged_with_its_own_memory_only(run: Path) -> None:
+    material = read_material(run)
+    assert material.search
+    held = [replace(one, accounted_rss_bytes=64 * GIB) for one in material.records]
+    advice = recommend(replace(material, records=held, resources=Resources())).request
+    assert advice
+    assert advice.used_memory_bytes is None, "the records of its answer have no RAM"
+
+
+def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(run: Path) -> None:
+    material = read_material(run)
+    assert material.search
+    *_, last = material.search.finals.winner_records
+    other = replace(last, versions={**last.versions, "torch": "0.1"})
+    told = [other if record == last else record for record in material.records]
+    largest = recommend(replace(material, records=told)).memory.largest
+    assert largest.reason.startswith("the points differ in version of torch: ")
+
+
+def test_elsewhere_names_of_a_site_are_left_out() -> None:
+    resources = Resources(
+        gpu_type="a100", account="nlp", qos="high", queue="gpu", options={"sge": ["-p -10"]}
+    )
+    found = lines(resources, load_site("sge-default", "sge"), own=False)
+    assert found.lines == ("#$ -l ngpus=1", "#$ -pe smp 2", "#$ -l h_vmem=4G", "#$ -l h_rt=00:10:00")
+
+
+def test_a_request_that_no_queue_allows_is_that_of_a_job_of_apply() -> None:
+    of, corpus, hour_s = material(records()), CorpusVolume(paragraphs=20_000_000), 3600
+
+    def asked(limit_s: float | None) -> Advice:
+        queues = asked_for("gpu", [Queue(name="gpu", walltime_s=limit_s)], "partition")
+        return recommend(of, corpus=corpus, queues=lambda: queues)
+
+    whole, allowed, cut = (asked(limit_s).request for limit_s in (None, 1000 * hour_s, hour_s))
+    assert whole
+    assert whole == allowed
+    assert cut
+    assert cut.walltime_s <= hour_s < whole.walltime_s
+    assert asked(hour_s).time.expected_s / cut.jobs < cut.walltime_s
+    said = [line for block in answer(asked(hour_s)) for line in block.before]
+    assert f"  #SBATCH --time={cut.walltime_s // 3600:02}:{cut.walltime_s // 60 % 60:02}:00" in map(str, said)
+    assert any("is longer than partition 'gpu' allows (01:00:00)" in str(line) for line in said)

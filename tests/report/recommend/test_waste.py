@@ -42,10 +42,6 @@ name: demo
 sweep: {batch_size: [50, 100]}
 resources: {gpus: 1, cpus: 4, memory: 8GiB, walltime: "01:00:00"}
 """
-NAMES = (
-    *("idle GPU", "memory", "cores", "too large a GPU", "walltime", "tiny jobs"),
-    "work on the login node",
-)
 BEGAN = datetime(2026, 1, 2, 10, 0, tzinfo=UTC)
 
 
@@ -102,7 +98,6 @@ def fix_of(waste: Waste) -> Fix:
 
 
 def header(waste: Waste) -> list[str]:
-    """Return the header lines of a fix."""
     return [line for lines in fix_of(waste).lines for line in lines.lines]
 
 
@@ -114,7 +109,7 @@ def points(number: int = 2, *, device: str = "cuda") -> list[Record]:
 def test_a_run_that_used_what_it_requested_wastes_nothing(tmp_path: Path) -> None:
     folder = run(tmp_path, [used(one) for one in points()])
     judged = found(folder)
-    assert tuple(judged) == NAMES
+    assert len(judged) == 7
     assert {waste.wasted for waste in judged.values()} == {False}
     assert {waste.points for waste in judged.values()} == {2}
     assert judged["work on the login node"].used == "in jobs, on node1"
@@ -155,9 +150,8 @@ def test_a_point_on_the_cpu_needs_no_gpu(tmp_path: Path) -> None:
 def test_workers_share_an_idle_gpu_as_far_as_they_fit(
     tmp_path: Path, peak: int, busy: float, workers: int
 ) -> None:
-    idle = found(run(tmp_path, [used(one, busy=busy, gpu_peak=peak, ram=GIB) for one in points()]))[
-        "idle GPU"
-    ]
+    records = [used(one, busy=busy, gpu_peak=peak, ram=GIB) for one in points()]
+    idle = found(run(tmp_path, records))["idle GPU"]
     assert fix_of(idle).keys["workers"] == workers
     assert f"#SBATCH --cpus-per-task={4 * workers}" in header(idle)
     assert ("resources.memory" in fix_of(idle).keys) == (1.2 * workers > 8)
@@ -166,7 +160,6 @@ def test_workers_share_an_idle_gpu_as_far_as_they_fit(
 def test_without_room_for_a_second_worker_a_search_decides(tmp_path: Path) -> None:
     idle = found(run(tmp_path, [used(one, busy=10) for one in points()]))["idle GPU"]
     assert fix_of(idle).command == "jobkit tune SPEC"
-    assert found(run(tmp_path / "b", [used(one, busy=None) for one in points()]))["idle GPU"].wasted is None
 
 
 def test_memory_is_judged_by_the_larger_of_record_and_accounting(tmp_path: Path) -> None:
@@ -195,14 +188,12 @@ def test_what_ran_out_is_no_waste(tmp_path: Path, name: str, outcome: Outcome) -
 def test_a_try_that_got_more_is_compared_with_that(tmp_path: Path) -> None:
     one = points(1)[0]
     folder = run(tmp_path, [replace(used(one), outcome=Outcome.RAM_OOM)])
-    for job, words in (("78", []), ("79", ["resources.memory=40GiB"])):
-        number = int(job) - 76
-        write_submitted(folder, "slurm", job, first=1, last=1, round=number, given=words)
-        outcome = Outcome.RAM_OOM if job == "78" else Outcome.OK
-        again = replace(used(one), try_number=number, outcome=outcome, job=replace(one.job, job_id=job))
-        write_record(folder, again)
-        requested = found(folder)["memory"].requested
-        assert requested == ("12.00 GiB" if job == "78" else "40.00 GiB")
+    more = ["resources.memory=40GiB"]
+    for number, words, outcome in ((2, [], Outcome.RAM_OOM), (3, more, Outcome.OK)):
+        job = replace(one.job, job_id=f"{76 + number}")
+        write_submitted(folder, "slurm", job.job_id, first=1, last=1, round=number, given=words)
+        write_record(folder, replace(used(one), try_number=number, outcome=outcome, job=job))
+        assert found(folder)["memory"].requested == ("40.00 GiB" if words else "12.00 GiB")
 
 
 def test_cores_that_were_not_busy(tmp_path: Path) -> None:
@@ -221,12 +212,14 @@ def test_a_smaller_card_always_holds_the_peak(peak_mib: int) -> None:
     assert smaller is None or peak_mib * MIB < gpu_kind(smaller.name).usable_bytes < 70 * GIB
 
 
-def test_a_card_that_is_not_known_is_not_judged(tmp_path: Path) -> None:
-    nameless = [replace(used(one), gpu=None) for one in points()]
-    assert found(run(tmp_path, nameless))["too large a GPU"].why == "no record names the GPU"
-    peakless = [replace(used(one), memory=MemoryReadings()) for one in points()]
-    judged = found(run(tmp_path / "b", peakless))
-    assert (judged["too large a GPU"].wasted, judged["memory"].wasted) == (None, None)
+def test_what_is_not_known_is_not_judged(tmp_path: Path) -> None:
+    for name, change, unknown in (
+        ("gpu", {"gpu": None}, {"too large a GPU"}),
+        ("peaks", {"memory": MemoryReadings()}, {"too large a GPU", "memory"}),
+        ("busy", {"sampler": Sampler(utilisation_mean_percent=None)}, {"idle GPU"}),
+    ):
+        judged = found(run(tmp_path / name, [replace(used(one), **change) for one in points()]))
+        assert {name for name, waste in judged.items() if waste.wasted is None} == unknown
 
 
 def test_tiny_jobs_share_one(tmp_path: Path) -> None:
@@ -235,13 +228,9 @@ def test_tiny_jobs_share_one(tmp_path: Path) -> None:
     assert tiny.requested == "20 jobs"
     assert fix_of(tiny).keys == {"pack": 10, "resources.walltime": "00:02:00"}
     assert header(tiny) == ["#SBATCH --time=00:20:00"]
-    assert (
-        found(run(tmp_path / "work", [used(one, seconds=60, work_s=50) for one in points(4)]))[
-            "tiny jobs"
-        ].wasted
-        is False
-    )
-    assert found(run(tmp_path / "one", short[:1]))["tiny jobs"].wasted is False
+    working = [used(one, seconds=60, work_s=50) for one in points(4)]
+    for name, records in (("work", working), ("one", short[:1])):
+        assert found(run(tmp_path / name, records))["tiny jobs"].wasted is False
 
 
 def test_points_that_share_a_job_are_one_job(tmp_path: Path) -> None:
@@ -310,12 +299,8 @@ def test_a_try_without_a_record_has_the_times_of_the_accounting(tmp_path: Path) 
     one = points(1)[0]
     folder = run(tmp_path, [used(one)])
     (folder / "results" / one.point.point_id / "try-1" / "record.json").unlink()
-    write_answer(
-        folder,
-        "slurm",
-        "accounting",
-        "77_1|FAILED|1:0|600||8G|4|node1|None|demo-20260102-101530-3f9a|2026-01-02T11:00:00\n",
-    )
+    row = "77_1|FAILED|1:0|600||8G|4|node1|None|demo-20260102-101530-3f9a|2026-01-02T11:00:00\n"
+    write_answer(folder, "slurm", "accounting", row)
     write_event(folder, "refused", status=1, said="")
     judged = found(folder)
     assert judged["walltime"].used == "00:10:00 at most"

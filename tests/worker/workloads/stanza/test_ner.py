@@ -83,7 +83,7 @@ def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
         return made.load, made.efficiency
     size = params.get("batch_size", 32)
     loads = Loads(lengths, Cut(**{name: params.get(name, size) for name in CUT_BY}))
-    return loads.own(size), loads.efficiency(size)
+    return loads.own(size), loads.chunks(size).efficiency
 
 
 @pytest.mark.parametrize(
