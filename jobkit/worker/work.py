@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -116,18 +114,12 @@ def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -
 
 
 def _open_figures(state: TryState, stack: ExitStack) -> None:
-    handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
-    os.close(handle)
-
-    def remove() -> None:
-        path = Path(name)  # by now whatever the user's program has made of it
-        with contextlib.suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-    stack.callback(remove)
-    os.environ[figures.VARIABLE] = name
+    made = tempfile.TemporaryDirectory("", "metrics-", state.task.out.parent, ignore_cleanup_errors=True)
+    path = Path(stack.enter_context(made), "metrics.jsonl")
+    path.touch()
+    os.environ[figures.VARIABLE] = str(path)
     stack.callback(os.environ.pop, figures.VARIABLE, None)
-    state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
+    state.figures_file = figures.GrowingFile(path, state.figures.take_line)
 
 
 def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:
