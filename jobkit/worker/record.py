@@ -43,8 +43,9 @@ class Task:
     out: Path  # the folder on this node that the job script copies home
     job: JobFacts
     run_dir: Path | None = None  # the run folder; ``None`` in tests that need none
-    forked: bool = False  # whether this process was forked from one that had imported the framework
-    stands: bool = False  # whether its processes may stay for another try
+    # whether this process was forked from one that had imported the framework: its processes may stay for
+    # another try
+    forked: bool = False
     waited_s: float = 0.0  # seconds that the try had waited for that import before it began
     copier: str = ""  # the program that copies inputs and results, as the job script names it
     # the energy counters of idle GPUs before and after that import, by UUID
@@ -161,7 +162,7 @@ class TryState:
     @property
     def stands(self) -> bool:
         """Whether its processes stay for another try: they can, and no batch was short of memory."""
-        able = self.task.stands and all(worker.stands for worker in self.workers)
+        able = self.task.forked and all(worker.stands for worker in self.workers)
         return able and not self.tally.total.retries
 
     def go_on(self, task: Task) -> TryState:

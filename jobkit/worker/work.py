@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -102,7 +104,8 @@ def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
             spare.free_after(error)
-            _read_figures(state, figures.STOPPED)
+            with contextlib.suppress(TryFailed):  # the first error counts
+                _read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
     if state.stands and not error:
         kept.state = replace(state, todo=None, output=None, heaviest=None)  # without the text and its rows
@@ -114,8 +117,9 @@ def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -
 
 
 def _open_figures(state: TryState, stack: ExitStack) -> None:
-    made = tempfile.TemporaryDirectory("", "metrics-", state.task.out.parent, ignore_cleanup_errors=True)
-    path = Path(stack.enter_context(made), "metrics.jsonl")
+    folder = Path(tempfile.mkdtemp(prefix="metrics-", dir=state.task.out.parent))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "metrics.jsonl"
     path.touch()
     os.environ[figures.VARIABLE] = str(path)
     stack.callback(os.environ.pop, figures.VARIABLE, None)

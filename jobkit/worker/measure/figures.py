@@ -251,8 +251,6 @@ def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) ->
         number = file.unread_lines()
         figures.bad_lines += number
         process.report(f"{VARIABLE}: {number:,} lines were not read, for lack of time")
-    if file.error:
-        figures.refuse(f"the file cannot be read: {file.error}", b"")
 
 
 @keyed

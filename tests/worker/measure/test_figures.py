@@ -122,9 +122,11 @@ def test_a_file_that_is_written_again_is_read_from_its_beginning(path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "gone"])
-def test_what_is_no_file_is_counted_and_blocks_nothing(path: Path, kind: str) -> None:
+def test_what_is_no_file_is_an_error_and_blocks_nothing(path: Path, kind: str) -> None:
     {"fifo": os.mkfifo, "folder": os.mkdir, "gone": lambda _: None}[kind](path)
-    assert Reading(path).finish().bad_lines == (0 if kind == "gone" else 1)
+    read = Reading(path)
+    assert read.finish().bad_lines == 0
+    assert bool(read.file.error) == (kind != "gone")
 
 
 def test_a_line_without_end_costs_bounded_memory(path: Path) -> None:
