@@ -99,7 +99,6 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
 @pytest.mark.parametrize(
     ("changes", "inert"),
     [
-        ({"fork": False}, ()),
         ({"workers": 2}, ()),
         ({"params": {"batch_size": 1, "shortcuts": "exact"}}, ("shortcuts",)),
         (
@@ -107,7 +106,7 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
             ("shortcuts",),
         ),
     ],
-    ids=["fresh", "two workers", "a knob", "a knob that is not reported"],
+    ids=["two workers", "a knob", "a knob that is not reported"],
 )
 def test_shortcuts_that_do_not_are_off_and_the_reason_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], inert: tuple[str, ...]
@@ -145,7 +144,6 @@ def test_without_shortcuts_or_a_check_of_them_nothing_is_checked(
     ("word", "workers", "outcome", "message"),
     [
         ("Kill.", 1, Outcome.LOST, "worker 0 was killed by SIGKILL"),
-        ("Card.", 1, Outcome.GPU_OOM, r"worker 0: \S+ OutOfMemoryError: "),
         ("Bug.", 2, Outcome.BUG, r"worker 0: \S+told.py:\d+: ValueError: on purpose"),
     ],
 )
@@ -166,10 +164,9 @@ def test_a_check_that_fails_is_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUT_CHECK", "Term. Wait.")
-    found = tried(tmp_path, replace(CUT, workers=workers))
+    found = tried(tmp_path, CUT)
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
 
 

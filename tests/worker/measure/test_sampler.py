@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobkit.core.measurements import NOT_ATTRIBUTABLE
-from jobkit.worker.measure.nvml import GpuHandle
 from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, sampling
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
@@ -82,7 +82,7 @@ def test_pages_that_processes_share_count_once() -> None:
 
 
 def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]))
+    follower = Follower(os.getpid(), [card(None, {}, 3.0)])
     follower.peaks = Peaks(rss_bytes=2**50)
 
     def sample() -> tuple[int, float | None]:
@@ -101,31 +101,20 @@ def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
     assert follower.peaks.rss_bytes == 2**50
 
 
-class Card:
-    """A GPU on which processes hold memory."""
-
-    def __init__(self, used: int | None, held: Mapping[int, int | None], busy: float | None) -> None:
-        self.used, self.held, self.busy = used, held, busy
-
-    def used_bytes(self) -> tuple[int | None, str | None]:
-        return self.used, "v2"
-
-    def processes(self) -> dict[int, int | None] | None:
-        return dict(self.held)
-
-    def utilisation_percent(self) -> float | None:
-        return self.busy
-
-    def energy_j(self) -> float | None:
-        return None if self.used is None else 100 * time.monotonic()
-
-    def has_mig(self) -> bool:
-        return False
+def card(used: int | None, held: Mapping[int, int | None], busy: float | None) -> Any:
+    """Return a GPU on which processes hold memory."""
+    return SimpleNamespace(
+        used_bytes=lambda: (used, "v2"),
+        processes=lambda: held,
+        utilisation_percent=lambda: busy,
+        energy_j=lambda: None if used is None else 100 * time.monotonic(),
+        has_mig=lambda: False,
+    )
 
 
-def followed(*cards: Card) -> Peaks:
+def followed(*cards: Any) -> Peaks:
     """Return one sample of this process on these GPUs, while it works."""
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards))
+    follower = Follower(os.getpid(), cards)
     follower.mark()
     follower.sample_utilisation()
     follower.sample_memory()
@@ -138,12 +127,12 @@ def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answ
     with ExitStack() as stack:
         one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
         first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
-        peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
+        peaks = followed(card(60, first, 20.0), card(7, second, 90.0))
     found = peaks.sampler
     assert found
     assert (peaks.device_bytes, peaks.process_bytes, found.memory_query) == (67, 12, "v2")
     assert found.utilisation_mean_percent == 55.0
-    peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
+    peaks = followed(card(60, {1: 9}, 20.0), card(None, {}, None))
     assert (peaks.device_bytes, peaks.process_bytes) == (None, None)
     assert peaks.sampler
     assert peaks.sampler.utilisation_mean_percent is None
@@ -153,7 +142,7 @@ def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answ
 def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
-        words = [followed(Card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
+        words = [followed(card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
     assert [energy and energy.attribution for energy in words] == ["", NOT_ATTRIBUTABLE, "", ""]
 
 
