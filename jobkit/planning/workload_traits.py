@@ -133,6 +133,7 @@ class Traits(NamedTuple):
     budgets: Mapping[str, int] = {}  # as its `BUDGET`
     # why the user's file was only parsed; then its lengths are not known. Empty if it was imported
     unseen: str = ""
+    pairs: bool = False  # whether it takes pairs, of queries and paragraphs
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -169,7 +170,7 @@ def traits(
                 raise
             unseen = error.message
             fields = run_in_child(*words, True, say=silent, what=what)  # noqa: FBT003 - as JSON
-    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows, budgets = fields
+    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows, budgets, pairs = fields
     return Traits(
         needs_model=needs_model,
         reports_lengths=reports_lengths and not unseen,
@@ -181,4 +182,5 @@ def traits(
         windows=windows,
         budgets=budgets,
         unseen=unseen,
+        pairs=pairs,
     )
