@@ -345,7 +345,7 @@ def sampling(
     gpus, more = [*uuids], [*others]
     ours, theirs = socket.socketpair()
     with theirs:
-        if parent and not gpus:
+        if parent and not (gpus or more):
             process: ChildProcess = fork(partial(_sample_forked, theirs, parent))
         else:
             given = json.dumps([parent or os.getpid(), gpus, more, bool(parent)])
