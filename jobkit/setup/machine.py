@@ -13,8 +13,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
-from jobkit.core.paths import CACHE_VARIABLE, cache_dir
-from jobkit.core.records import TextRef
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import FULL, TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
@@ -55,24 +55,12 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     return missing("commands", f"not on PATH: {', '.join(absent)}", hint)
 
 
-def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
-    """Return whether run folders and their logs can be written, and who can read them.
+def folder_of(name: str, folder: Path, place: str, *, shared: bool, more: str = "") -> Finding:
+    """Return whether a folder, such as the cache, can be written; if it is ``shared`` nodes must see it.
 
-    ``shared``: whether nodes must see them.
-    ``group``: whether the site opens them for the group.
+    ``place``: what names another place for it.
     """
-    hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    readers = "your group can read them" if group else "only you can read them (site file: group_can_read)"
-    return _folder("run folders", folder, hint, shared=shared, more=f"; {readers}")
-
-
-def cache(*, shared: bool) -> Finding:
-    """Return whether the cache of texts and models can be written, and is likely to be seen by nodes."""
-    hint = f"name another place: export {CACHE_VARIABLE}=FOLDER"
-    return _folder("cache", cache_dir(), hint, shared=shared)
-
-
-def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
+    hint = f"name another place: {place}"
     there = folder
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
@@ -129,37 +117,33 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     ``stand_in``: whether a person permits one.
     """
     from jobkit.planning import models  # here, for a workload without a model
-    from jobkit.planning.standin import is_built, standin_path
 
-    asked = spec.model
-    if models.is_folder(spec.workload_name, asked.model_dump()):
-        return _folder_model(spec, base, stand_in=stand_in)
-    place = model_place(asked.name)
-    if place is not None and asked.size == "full":
-        return fine("model", f"{asked.name} at {place}")
-    if asked.fallback:
-        place = standin_path(asked.size, cache_dir())
-        built = "is" if is_built(place) else "will be built by the sweep"
-        message = f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if asked.size != "full":
-        message = f"only the stand-in has the size {asked.size!r}"
-        return missing("model", message, "set model.fallback: stand-in")
-    message = f"{asked.name} is not on this machine; a job never downloads"
-    hint = f"jobkit models fetch {asked.name}"
-    if sweep and asked.name == models.LANGUAGE:
-        hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
-    return (missing if sweep else warning)("model", message, hint)
-
-
-def _stand_in(spec: SweepSpec, message: str, *, permitted: bool) -> Finding:
-    """Return that a stand-in is used: unpermitted only a plain sweep takes it for a text of one's own."""
-    if permitted:
+    workload, asked = spec.workload_name, spec.model
+    stanza = not models.is_folder(workload, asked.model_dump())
+    try:
+        if not stanza and (lack := missing_framework(workload)):
+            raise lack
+        found = models.find(workload, asked.model_dump(), base, cache_dir())
+    except JobkitError as error:
+        if not stanza or asked.fallback or asked.size != FULL:
+            return missing("model", error.message, error.hint)
+        message = f"{asked.name} is not on this machine; a job never downloads"
+        hint = f"jobkit models fetch {asked.name}"
+        if sweep and asked.name == models.LANGUAGE:
+            hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
+        return (missing if sweep else warning)("model", message, hint)
+    message = f"{found.name} at {found.path}{f' ({found.caveat})' if found.caveat else ''}"
+    unbuilt = found.fingerprint == models.NOT_BUILT
+    if stanza and found.stand_in:
+        built = "will be built by the sweep" if unbuilt else "is"
+        message = f"{found.name} is not here; the {found.size} stand-in {built} at {found.path}"
+    elif unbuilt:
+        message = f"{found.name} is not here; {found.caveat}: will be built at {found.path}"
+    if stand_in or not found.stand_in:
         return fine("model", message)
-    from jobkit.planning.models import fetch_command
-
-    full = "" if spec.model.size == "full" else ", then --set model.size=full"
-    hint = f"{fetch_command(spec.workload_name, spec.model.name)}{full}"
+    full = "" if asked.size == FULL else f", then --set model.size={FULL}"
+    hint = f"{models.fetch_command(workload, asked.name)}{full}"
+    # only a plain sweep takes an unpermitted one for a text of one's own
     if spec.find_max and not SAMPLE.fullmatch(spec.text):
         return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
     own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
@@ -173,23 +157,6 @@ def model_place(name: str) -> Path | None:
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)
-
-
-def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
-    from jobkit.planning import models
-
-    try:
-        if lack := missing_framework(spec.workload_name):
-            raise lack
-        model = models.find(spec.workload_name, spec.model.model_dump(), base, cache_dir())
-    except JobkitError as error:
-        return missing("model", error.message, error.hint)
-    if model.fingerprint == models.NOT_BUILT:
-        message = f"{model.name} is not here; {model.caveat}: will be built at {model.path}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if model.stand_in:
-        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})", permitted=stand_in)
-    return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 
 SUPPORT = "ask the cluster's support"
@@ -208,9 +175,6 @@ class SiteRequest:
     def queues(self, survey: Survey) -> RequestedQueues:
         """Return the queues of the site that the request names."""
         return asked_for(self.request.queue, survey.queues or (), survey.queue_noun)
-
-
-SiteProbe = Callable[[Survey, SiteRequest], Finding | None]
 
 
 def controller(survey: Survey) -> Finding:
@@ -429,7 +393,6 @@ class NodeRequest:
     on_node: bool  # whether the machine is one that runs points
     jobkit: str  # the version that submits
     given: bool = True  # whether the user's spec asks for all this
-    container: str = ""  # the image in which the worker runs; empty for none
 
 
 NodeProbe = Callable[[Facts, NodeRequest], Finding | None]
@@ -557,12 +520,13 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if found is None:
         return None
     name, needs = found["name"], found.get("interpreter")
-    where = f"in {wanted.container}" if wanted.container else "here"
+    image = facts.said.get("container")
+    where = f"in {image}" if image else "here"
     if found.get("path") and (not needs or found.get("interpreter_path")):
         python = f"; `python` in it is {found['python']}" if found.get("python") and name != "python" else ""
         return fine("program", f"{name} is {found['path']}{python}")
     hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
-    if wanted.container:
+    if image:
         hint = "add it when you build the image, or stage it (workload.files)"
     absent = name
     if needs and found.get("path"):

@@ -18,7 +18,7 @@ from jobkit.core.units import format_about, format_bytes_gib, format_count, form
 from jobkit.extensions.tune.search import Tuning, spec_lines
 from jobkit.extensions.tune.steps import MEASURED_S, MEMORY, PHASES, SEARCH, Candidate, whole
 from jobkit.planning.texts import longer_text
-from jobkit.runs.request import Conditions, condition_lines, conditions_of
+from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
 

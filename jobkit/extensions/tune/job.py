@@ -369,7 +369,7 @@ def _search(run_dir: Path) -> None:
 def _ending(run_dir: Path, point: Point) -> str:
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
-    end = f"{result.outcome}: {result.counts.evidence}"
+    end = f"{result.outcome}: {result.verdict.evidence}"
     if summary and result.outcome is Outcome.OK:
         speed = result.record.value(SPEED) if result.record else None
         end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"
