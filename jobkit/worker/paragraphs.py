@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,12 @@ def _documents(text: str, name: str) -> Iterator[str]:
             if line.strip():
                 yield parse_line(line.encode(), Fields()).text.replace("\r\n", "\n").replace("\r", "\n")
         except BadLineError as error:
-            hint = "the text of a line is its field `text`; correct the file, or name plain text .txt"
+            old = shlex.quote(name)
+            rename = f'to rename a field: sed \'s/"NAME":/"text":/\' {old} > NEW.jsonl'
+            ways = f"the text of a line is its field `text`; {rename}; name plain text .txt"
+            if "not JSON" in str(error):
+                ways = f"correct it, or leave such lines out: jq -cR 'fromjson?' {old} > NEW.jsonl"
+            hint = f"{ways}; then name it in the spec: text: NEW.jsonl"
             raise JobkitError(f"text {name}:{number}: {error}", hint=hint) from error
 
 
