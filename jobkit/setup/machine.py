@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, NotFoundError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
@@ -38,7 +38,6 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.command_line import SHELL, placeholders
 from jobkit.worker.examine import interpreter
-from jobkit.worker.workloads.base import missing_framework
 
 LITTLE_BYTES = 2**30
 """Results of a sweep take a few MiB a point, a model some hundred MiB."""
@@ -129,67 +128,31 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     ``stand_in``: whether a person permits one.
     """
     from jobkit.planning import models  # here, for a workload without a model
-    from jobkit.planning.standin import is_built, standin_path
 
-    asked = spec.model
-    if models.is_folder(spec.workload_name, asked.model_dump()):
-        return _folder_model(spec, base, stand_in=stand_in)
-    place = model_place(asked.name)
-    if place is not None and asked.size == "full":
-        return fine("model", f"{asked.name} at {place}")
-    if asked.fallback:
-        place = standin_path(asked.size, cache_dir())
-        built = "is" if is_built(place) else "will be built by the sweep"
-        message = f"{asked.name} is not here; the {asked.size} stand-in {built} at {place}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if asked.size != "full":
-        message = f"only the stand-in has the size {asked.size!r}"
-        return missing("model", message, "set model.fallback: stand-in")
-    message = f"{asked.name} is not on this machine; a job never downloads"
-    hint = f"jobkit models fetch {asked.name}"
-    if sweep and asked.name == models.LANGUAGE:
-        hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
-    return (missing if sweep else warning)("model", message, hint)
-
-
-def _stand_in(spec: SweepSpec, message: str, *, permitted: bool) -> Finding:
-    """Return that a stand-in is used: unpermitted only a plain sweep takes it for a text of one's own."""
-    if permitted:
+    workload, lacks = spec.workload_name, missing if sweep else warning
+    name = models.real_name(workload, spec.model.name)
+    hint = models.fetch_command(workload, name)
+    try:
+        found = models.find(workload, spec.model.model_dump(), base, cache_dir())
+    except NotFoundError:
+        if sweep and spec.model.name == models.LANGUAGE:
+            hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
+        return lacks("model", f"{name} is not on this machine; a job never downloads", hint)
+    except JobkitError as error:
+        return lacks("model", error.message, error.hint)
+    if not found.stand_in:
+        return fine("model", f"{name} at {found.path}")
+    built = "will be built by the sweep" if found.fingerprint == models.NOT_BUILT else "is"
+    kind = f"{found.size} stand-in{f' ({found.caveat})' if found.architecture else ''}"
+    message = f"{name} is not here; the {kind} {built} at {found.path}"
+    if stand_in:
         return fine("model", message)
-    from jobkit.planning.models import fetch_command
-
-    full = "" if spec.model.size == "full" else ", then --set model.size=full"
-    hint = f"{fetch_command(spec.workload_name, spec.model.name)}{full}"
+    # Unpermitted only a plain sweep takes it for a text of one's own.
+    hint += "" if spec.model.size == "full" else ", then --set model.size=full"
     if spec.find_max and not SAMPLE.fullmatch(spec.text):
         return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
     own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
     return warning(STAND_IN, f"{message}; {own}", hint)
-
-
-def model_place(name: str) -> Path | None:
-    """Return the first folder of models that has this one whole."""
-    from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.worker.workloads.model import missing_files
-
-    places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
-    return next(places, None)
-
-
-def _folder_model(spec: SweepSpec, base: Path, *, stand_in: bool) -> Finding:
-    from jobkit.planning import models
-
-    try:
-        if lack := missing_framework(spec.workload_name):
-            raise lack
-        model = models.find(spec.workload_name, spec.model.model_dump(), base, cache_dir())
-    except JobkitError as error:
-        return missing("model", error.message, error.hint)
-    if model.fingerprint == models.NOT_BUILT:
-        message = f"{model.name} is not here; {model.caveat}: will be built at {model.path}"
-        return _stand_in(spec, message, permitted=stand_in)
-    if model.stand_in:
-        return _stand_in(spec, f"{model.name} at {model.path} ({model.caveat})", permitted=stand_in)
-    return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")
 
 
 SUPPORT = "ask the cluster's support"
