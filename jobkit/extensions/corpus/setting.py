@@ -25,8 +25,7 @@ from jobkit.extensions.corpus import ledger
 from jobkit.extensions.corpus.provenance import Promise
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.prepare import NamedSpec, Options, read_named, refuse_missing_packages
-from jobkit.planning.workload_traits import Traits
+from jobkit.planning.prepare import Options, build_model, read_named, refuse_missing_packages
 from jobkit.report.recommend.advice import (
     energy_answer,
     memory_of_setting,
@@ -194,14 +193,12 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
 
 
 def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> AppliedSetting:
-    def check(named: NamedSpec, _: Traits) -> None:
-        model = named.inputs.model
-        small = model is not None and model.size != FULL
-        way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
-        refuse(named.spec.workload_name, model, way if small else ())
-
     sample = replace(options, overrides=("text=sample", "text_sample=null", *options.overrides))
-    named = read_named(path, sample, fetch=False, build=build, say=say, check=check)
+    named = read_named(path, sample, fetch=False, say=say)
+    model = named.inputs.model
+    way = f"then again with `model.size: full` in {relative_path(path.absolute())}"
+    refuse(named.spec.workload_name, model, (way,) if model and model.size != FULL else ())
+    named = build_model(named, say) if build else named
     named.spec.refuse_command("jobkit apply")
     inputs = replace(named.inputs, text=NO_TEXT)
     only = _only(named.spec, inputs, path)
