@@ -90,7 +90,7 @@ def test_repeats_are_a_number_or_end_by_themselves(
         ("{most: 1000000}", "2:10", "1 setting x 1,000,000 would be 1,000,000 points"),
         (
             "2\ntune: {repeats: {least: 20}}",
-            "3:26",
+            "3:25",
             "tune.repeats.least: 10 repeats at most, and tune.repeats.",
         ),
     ],
