@@ -251,11 +251,6 @@ def last(run: Path) -> dict[str, object]:
     return list(events(run))[-1]
 
 
-def test_a_journal_without_gaps_asks_nobody(run: Path, controller: Controller) -> None:
-    write_submitted(run, controller.scheduler, "8", first=1, last=3, offset=3)
-    assert (adopted(run), controller.programs.called()) == ([], [])
-
-
 @pytest.mark.slow
 def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Controller) -> None:
     controller.queue("7", "12")
@@ -264,7 +259,8 @@ def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Co
     event = last(run)
     assert (event["event"], event["found"], event["job_id"]) == ("submitted", "by its name", "12")
     assert [submission.points_of(2) for submission in read_journal(run).submissions] == [(2,), (5,)]
-    assert adopted(run) == [], "once"
+    controller.programs.calls()
+    assert (adopted(run), controller.programs.called()) == ([], []), "a journal without gaps asks nobody"
     (seen,) = read_status([run], ask=False)
     assert [one.task.job_id for one in seen.points if one.task] == ["7"] * 3 + ["12"] * 3
 
@@ -283,24 +279,27 @@ def test_what_has_ended_since_is_found_in_the_accounting(run: Path, controller: 
 
 
 @pytest.mark.slow
-def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controller) -> None:
+def test_while_it_cannot_be_known_nothing_is_decided(run: Path, controller: Controller) -> None:
+    """Several jobs may run, the queue is silent, or a file server takes a line and loses it."""
+
+    def refused(said: str) -> None:
+        with pytest.raises(JobkitError, match=said) as caught:
+            adopted(run)
+        assert (caught.value.exit_code, last(run)["event"]) == (3, "submitting")
+
     controller.queue("9")
     controller.accounting("10")
-    with pytest.raises(JobkitError, match="job 9 belongs to this run") as refused:
-        adopted(run)
-    assert refused.value.exit_code == 3
-    assert last(run)["event"] == "submitting"
-
-
-@pytest.mark.slow
-def test_what_the_journal_does_not_keep_is_not_adopted(
-    run: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file server may take a line and lose it."""
-    controller.queue("9")
-    monkeypatch.setattr("jobkit.runs.journal.append_line", lambda *_: None)
-    with pytest.raises(JobkitError, match="jobkit wrote job 9 there, but cannot read it back"):
-        adopted(run)
+    refused("job 9 belongs to this run")
+    controller.accounting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobkit.runs.journal.append_line", lambda *_: None)
+        refused("jobkit wrote job 9 there, but cannot read it back")
+    controller.away()
+    refused("does not answer, and a submission of this run was cut off")
+    controller.programs.calls()
+    intent(run, controller.scheduler, at=datetime.now(UTC).isoformat())
+    refused("a submission is under way")
+    assert controller.programs.called() == [], "it may still be at it"
 
 
 @pytest.mark.slow
@@ -319,21 +318,6 @@ def test_one_that_was_not_taken_is_reported_as_refused(
     assert read_journal(run).unanswered is None
     (seen,) = read_status([run], ask=False)
     assert [one.standing for one in seen.points[3:]] == ["missing"] * 3
-
-
-@pytest.mark.slow
-def test_where_the_queue_is_silent_nothing_is_decided(run: Path, controller: Controller) -> None:
-    controller.away()
-    with pytest.raises(JobkitError, match="does not answer, and a submission of this run was cut off") as e:
-        adopted(run)
-    assert (e.value.exit_code, last(run)["event"]) == (3, "submitting")
-
-
-def test_a_submission_of_this_moment_may_still_be_at_it(run: Path, controller: Controller) -> None:
-    intent(run, controller.scheduler, at=datetime.now(UTC).isoformat())
-    with pytest.raises(JobkitError, match="a submission is under way") as caught:
-        adopted(run)
-    assert (caught.value.exit_code, controller.programs.called()) == (3, [])
 
 
 @pytest.mark.slow

@@ -88,11 +88,7 @@ def test_repeats_are_a_number_or_end_by_themselves(
         ("{least: 5, most: 4}", "2:27", "repeats.most: 4 repeats at most, and repeats.least is 5"),
         ("{lest: 3}", "2:11", "repeats.lest: no such key; did you mean 'least'?"),
         ("{most: 1000000}", "2:10", "1 setting x 1,000,000 would be 1,000,000 points"),
-        (
-            "2\ntune: {repeats: {least: 20}}",
-            "3:25",
-            "tune.repeats.least: 10 repeats at most, and tune.repeats.",
-        ),
+        ("2\ntune: {repeats: {least: 20}}", "3:25", "tune.repeats.least: 10 repeats at most, and tune."),
     ],
 )
 def test_a_fault_names_the_key(tmp_path: Path, given: str, place: str, phrase: str) -> None:
