@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobkit.core.errors import JobkitError
@@ -49,7 +51,7 @@ def test_a_point_knows_its_precision_and_shortcuts_by_the_knob_or_by_the_key(
     rows = {"include": [{"batch_size": 1}, {"batch_size": 1, key: usual}]}
     filled = planned(sweep=rows, repeats=1, **{key: other})
     assert {(point.params[key], getattr(point, key)) for point in filled} == {(other,) * 2, (usual,) * 2}
-    none = {"precision": None, "shortcuts": None}
+    none: dict[str, Any] = {"precision": None, "shortcuts": None}
     (point,) = planned(sweep={key: [16]}, repeats=1, workload="own:Own", **none)
     assert (point.params, getattr(point, key)) == ({key: 16}, None), "numbers are none of jobkit's"
 
