@@ -18,6 +18,7 @@ from jobkit.answers.loads import Lengths
 from jobkit.core import extensions
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.extras import cpu_build_problem, cuda_install_command
+from jobkit.core.files import digest
 from jobkit.core.frozen import keyed
 from jobkit.core.knobs import (
     AUTO,
@@ -66,7 +67,15 @@ from jobkit.spec.sweep_spec import (
 )
 from jobkit.spec.yaml_files import YamlDocument, hide_override, sound
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
-from jobkit.worker.workloads.function import file_ref, names_file, source_path
+from jobkit.worker.workloads.function import (
+    PAIRS,
+    QUERIES_FILE,
+    file_ref,
+    names_file,
+    queries_of,
+    read_queries,
+    source_path,
+)
 
 DEFAULT_RUNS_DIR = "runs"
 
@@ -282,6 +291,7 @@ def lengths_of(named: NamedSpec, say: Say, *, fast: bool = False, or_estimate: b
         or_estimate=or_estimate,
         folder=inputs.workload_folder,
         python=job_python(named.spec.environment, named.site),
+        queries=queries_of(inputs.files),
     )
 
 
@@ -326,6 +336,7 @@ def read_named(path: Path, options: Options, *, fetch: bool, say: Say) -> NamedS
         "template": lookup.template,
         "after": list(map(resolved, spec.after)),
         "environment": spec.environment.of_folder(path.parent),
+        "queries": queries_of(lookup.files),
         **offered(spec, workload.knobs),
     }
     if workload.unseen:
@@ -432,6 +443,7 @@ class _Lookup:
             self._look_up_command(document, workload)
         elif isinstance(workload, str) and ":" in class_name(workload):
             self._look_up_workload(document, workload)
+        self._look_up_queries(document)
         if self.traits and isinstance(model := data.get("model", {}), dict):
             self._look_up_model(document, workload if isinstance(workload, str) else "a command", model)
         if isinstance(name := data.get("template"), str):
@@ -452,6 +464,19 @@ class _Lookup:
                 add_offer_faults(document, knobs, workload)
                 for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                     document.add(("sweep", *loc), what, on_key=True)
+
+    def _look_up_queries(self, document: YamlDocument) -> None:
+        name, pairs = document.data.get("queries"), bool(self.traits and self.traits.pairs)
+        if self.traits and pairs != (name is not None):
+            what = f"the first parameter of {'its' if pairs else 'no'} function is {PAIRS}"
+            need = "so the spec needs `queries: FILE`" if pairs else "so `queries` means nothing"
+            document.add(("workload",), f"{what}, {need}")
+        if isinstance(name, str):
+            path = Path(os.path.abspath(self.path.parent / os.path.expanduser(name)))  # noqa: PTH100, PTH111 - links as they are
+            with _faults_of(document, "queries"):
+                read_queries(path)
+                sha256, size = digest(path)
+                self.files += (FileRef(path=str(path), name=QUERIES_FILE, sha256=sha256, size_bytes=size),)
 
     def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
         names = command.get("files")

@@ -295,7 +295,7 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
         return None  # missing, or damaged: it is made again
 
 
-def text_lengths(
+def text_lengths(  # noqa: PLR0913 - each says what the lengths depend on
     workload: str,
     text: TextRef,
     model: ModelRef | None,
@@ -305,12 +305,14 @@ def text_lengths(
     or_estimate: bool = False,
     folder: str | None = None,
     python: JobPython = JobPython(),  # noqa: B008 - it is immutable
+    queries: str | None = None,
 ) -> Lengths:
     """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
     A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
     yet, or is not given, they are estimated; with ``or_estimate`` also if a shipped workload cannot find
-    them. The cache keeps those that a shipped workload's model finds.
+    them. The cache keeps those that a shipped workload's model finds. ``queries``: the
+    path of those of pairs.
     """
     known = traits(workload, folder, None, python)
     if not known.reports_lengths:
@@ -320,7 +322,7 @@ def text_lengths(
     if kept := cached_lengths(workload, text, model, cache):
         return kept
     try:
-        rows = _asked(workload, folder, text, model, say, python)
+        rows = _asked(workload, folder, text, model, say, python, queries)
     except JobkitError as error:
         if not or_estimate or workload not in SHIPPED:
             raise
@@ -352,7 +354,13 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 
 
 def _asked(
-    workload: str, folder: str | None, text: TextRef, model: ModelRef | None, say: Say, python: JobPython
+    workload: str,
+    folder: str | None,
+    text: TextRef,
+    model: ModelRef | None,
+    say: Say,
+    python: JobPython,
+    queries: str | None,
 ) -> list[list[int]]:
     """Return what the workload finds; a child process asks a framework or the user's code."""
     if workload in SHIPPED and model is None:
@@ -362,20 +370,26 @@ def _asked(
     name, given, its = "jobkit.planning.texts:find_lengths", cast("object", asdict(text)), JobPython()
     if python.activation and workload not in SHIPPED:  # that Python may lack what this module imports
         name, given, its = f"{own.__name__}:lengths", paragraphs_of(text), python
-    asked = (name, workload, folder, given, asdict(model) if model else None)
+    asked = (name, workload, folder, given, asdict(model) if model else None, queries)
     rows: list[list[int]] = run_in_child(*asked, say=say, what="finding the lengths of the text", python=its)
     return rows
 
 
 def find_lengths(
-    workload: str, folder: str | None, text: Mapping[str, Any], model: Mapping[str, Any] | None, *, say: Say
+    workload: str,
+    folder: str | None,
+    text: Mapping[str, Any],
+    model: Mapping[str, Any] | None,
+    queries: str | None,
+    *,
+    say: Say,
 ) -> list[list[int]]:
     """Return the lengths of a text, which a child process reads itself, by the fields of both references."""
     paragraphs = paragraphs_of(TextRef(**text))
     if model:
         count = format_count(len(paragraphs), "paragraph")
         say(f"finding the lengths of {count} by the model's tokenizer, once")
-    return own.lengths(workload, folder, paragraphs, model, say=say)
+    return own.lengths(workload, folder, paragraphs, model, queries, say=say)
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:

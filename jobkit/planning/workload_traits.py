@@ -131,6 +131,7 @@ class Traits(NamedTuple):
     says_padding: bool = True
     windows: Mapping[str, int] = {}  # as `WINDOW` of `jobkit.worker.workloads.base.Workload`
     budgets: Mapping[str, int] = {}  # as its `BUDGET`
+    pairs: bool = False  # whether it takes pairs, of queries and paragraphs
     # why the user's file was only parsed; then its lengths are not known. Empty if it was imported
     unseen: str = ""
 

@@ -25,6 +25,7 @@ from jobkit.setup.findings import Finding, Status, fine, missing, unknown
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
 from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import SHIPPED
+from jobkit.worker.workloads.function import queries_of
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
@@ -45,6 +46,7 @@ class Subject:
     device: str
     threads: int
     nan: str | None  # as in a spec
+    queries: str | None  # the path of those of pairs
     python: JobPython = JobPython()
 
 
@@ -56,6 +58,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
     nan: str | None = "quarantine"
+    queries = None
     python = JobPython()
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", "text_sample=null", f"device={decided}", "scheduler=local"]
@@ -65,6 +68,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         found, folder = named.spec.workload_name, spec_folder(Path(word))
         ref, chosen = named.inputs.text, named.inputs.model
         threads, nan = named.spec.threads or named.spec.resources.cpus, named.spec.nan
+        queries = queries_of(named.inputs.files)
         python = job_python(named.spec.environment, named.site)
     else:
         found, folder, threads, chosen = word, str(Path.cwd()), 1, None
@@ -84,6 +88,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         device=decided,
         threads=threads,
         nan=nan,
+        queries=queries,
         python=python,
     )
 
@@ -99,6 +104,7 @@ def try_out(subject: Subject, say: Say) -> Probe:
         subject.model.options if subject.model else {},
         subject.device,
         subject.threads,
+        subject.queries,
         say=say,
         what=f"trying workload {subject.workload!r}",
         gpus=subject.device == CUDA,
@@ -112,8 +118,16 @@ def try_out(subject: Subject, say: Say) -> Probe:
 
 def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
     """Return the largest load at each batch size by the workload's lengths; empty if it reports none."""
-    named = (subject.workload, subject.text, subject.model)
-    lengths = text_lengths(*named, cache=cache_dir(), say=say, folder=subject.folder, python=subject.python)
+    lengths = text_lengths(
+        subject.workload,
+        subject.text,
+        subject.model,
+        cache=cache_dir(),
+        say=say,
+        folder=subject.folder,
+        python=subject.python,
+        queries=subject.queries,
+    )
     return [Loads(lengths).own(size) for size in sizes]
 
 

@@ -91,7 +91,7 @@ class Probe:
     failed: str = ""  # the batch size that failed, and why
 
 
-def probe(
+def probe(  # noqa: PLR0913 - they come as JSON
     name: str,
     folder: str | None,
     paragraphs: Sequence[str],
@@ -99,13 +99,14 @@ def probe(
     options: Mapping[str, Value],
     device: str,
     threads: int,
+    queries: str | None,
     *,
     say: Say,
 ) -> dict[str, Any]:
     network = cut_network()
     # With these, Hugging Face's libraries use what is on disk at once, as a job on a node should
     os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
-    subject = _Subject(name, folder, Path(model) if model else None, options, device, threads)
+    subject = _Subject(name, folder, Path(model) if model else None, options, device, threads, queries)
     # The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text
     sizes = [*(size for size in (1, 4, 16, 64) if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
@@ -179,10 +180,11 @@ class _Subject:
     options: Mapping[str, Value]
     device: str
     threads: int
+    queries: str | None
 
     def work(self, paragraphs: Sequence[str], params: Mapping[str, Value]) -> _Pass:
         """Load a new workload and have it do the text."""
-        workload = own.open_workload(self.name, self.folder)
+        workload = own.open_workload(self.name, self.folder, queries=self.queries)
         opens = workload.NEEDS_MODEL or uses_torch()
         device = open_device(self.device) if opens else Device(self.device)
         began_s = time.perf_counter()

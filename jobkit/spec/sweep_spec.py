@@ -352,6 +352,8 @@ class SweepSpec(_Part):
         So many paragraphs are drawn of all its files; ``null`` for all.
     text_seed
         Another seed draws other paragraphs.
+    queries
+        A file with a query a line: a function that takes pairs gets each with each paragraph.
     model
         Which model.
     prompt
@@ -445,6 +447,7 @@ class SweepSpec(_Part):
     text: str = "sample"
     text_sample: fields.Positive | None = None
     text_seed: Annotated[int, Field(ge=0, le=fields.MOST)] = 0
+    queries: str | None = None
     model: ModelSpec = ModelSpec()
     prompt: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"

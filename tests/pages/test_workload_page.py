@@ -11,7 +11,6 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.spec.sweep_spec import spec_schema
-from jobkit.worker.workloads.base import vectors_of
 from jobkit.worker.workloads.own import checked_class, open_workload
 from tests.pages.test_docs import DOCS
 
@@ -48,18 +47,6 @@ def test_the_class_of_the_page_works_by_each_name(package: Path, name: str) -> N
     assert (result.rows, result.load) == (((0, 2), (1, 3)), 2 * 18)
     assert workload.effective() == {"batch_size": 2}
     assert checked_class(name, str(package)).lengths(["abc"], None) == [[3]]  # type: ignore[attr-defined]
-
-
-def test_the_function_of_the_page_with_arrays(tmp_path: Path) -> None:
-    text = (DOCS / "workloads.md").read_text(encoding="utf-8").partition("### Arrays\n")[2]
-    source, *_ = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (tmp_path / "sparse.py").write_text(source, encoding="utf-8")
-    workload = open_workload("./sparse.py:tag", str(tmp_path))
-    workload.load(None, "cpu", {}, 1)
-    result = workload.process(["abba", "", "c"])
-    assert vectors_of(result, 3) == re.findall("arrays (int.*)`", text)[0] == "int32[*] fp32[*]"
-    assert result.vectors.lengths.tolist() == [2, 0, 1]
-    assert result.vectors.columns[0].tolist() == [97, 98, 99]
 
 
 def test_an_editor_is_offered_the_entry_point_and_another_word_is_refused(package: Path) -> None:

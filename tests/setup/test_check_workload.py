@@ -45,6 +45,7 @@ SUBJECT = Subject(
     device="cuda",
     threads=1,
     nan="quarantine",
+    queries=None,
 )
 BARE = replace(SUBJECT, device="cpu", traits=SUBJECT.traits._replace(reports_lengths=False))
 INFINITE = float("inf")

@@ -18,7 +18,7 @@ make_base() {
     }
     local sources=(/etc/apt/sources.list.d/*.sources)
     [[ -e ${sources[0]} ]] || sources=(/etc/apt/sources.list)
-    mkdir -p "$folder" && rm -rf "$base"
+    rm -rf "$base"
     mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,make,git,ca-certificates \
         bookworm "$base" "${sources[0]}"
     touch "$base/.made"
@@ -36,7 +36,11 @@ share_package_index() {
 }
 
 if [[ ${KEEP:-} != 1 ]]; then
+    mkdir -p "$folder"
+    exec 9>"$folder/lock"
+    flock 9
     [[ -e $base/.made ]] || make_base
+    exec 9>&-
     rm -rf "$root"
     cp -a "$base" "$root"
     share_package_index

@@ -147,10 +147,10 @@ TAGGERS: Mapping[str, Kind] = {
 def build_tagger(kind: Kind, folder: Path) -> None:
     labels = dict(enumerate(LABELS))
     names = {"id2label": labels, "label2id": {name: number for number, name in labels.items()}}
-    _save(kind, "ForTokenClassification", folder, names)
+    save(kind, "ForTokenClassification", folder, names)
 
 
-def _save(kind: Kind, head: str, folder: Path, more: Mapping[str, Any]) -> None:
+def save(kind: Kind, head: str, folder: Path, more: Mapping[str, Any]) -> None:
     import torch
     import transformers
 
@@ -285,7 +285,7 @@ def _embedder(
         from sentence_transformers import SentenceTransformer
 
         backbone = folder.with_name(f".{folder.name}")
-        _save(kind, head, backbone, {})
+        save(kind, head, backbone, {})
         parts = (modules or _modules("mean"))(str(backbone))
         SentenceTransformer(modules=list(parts), device="cpu", **rest).save(
             str(folder), create_model_card=False
@@ -372,7 +372,7 @@ def _no_embedder(name: str) -> Build:
             name, "Model"
         )
         backbone = folder.with_name(f".{folder.name}") if name != "plain" else folder
-        _save(BERT, head, backbone, {"num_labels": 1} if name == "CrossEncoder" else {})
+        save(BERT, head, backbone, {"num_labels": 1} if name == "CrossEncoder" else {})
         if name == "plain":
             return
         whole: Any = str(backbone)
@@ -435,7 +435,7 @@ EMBEDDERS: Mapping[str, Build] = {
         _kind("Qwen3", "Qwen2", size=CAUSAL, positions=512, tokens={**LEFT, "pad_token": None}),
         _modules("lasttoken", "Normalize"),
     ),
-    "qwen3-plain": lambda folder: _save(QWEN, "Model", folder, {}),
+    "qwen3-plain": lambda folder: save(QWEN, "Model", folder, {}),
     "roberta": _embedder(_kind("Roberta")),
     "roberta-positions": _embedder(_kind("Roberta", most=None)),
     "xlm-roberta": _embedder(_kind("XLMRoberta"), _modules("mean", "Normalize")),

@@ -15,6 +15,7 @@ import pytest
 
 from jobkit.core.layout import read_points
 from jobkit.core.measurements import Metric
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.results import read_run
 from jobkit.worker.process import started_at
@@ -220,3 +221,23 @@ def test_what_is_staged_must_be_what_was_planned(run: Path) -> None:
     assert bad.record
     assert bad.record.outcome is Outcome.STAGE_IN
     assert "tagger.py is not the file that was planned" in bad.record.message
+
+
+def test_queries_travel_and_their_rows_are_applied_and_merged(tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text(
+        "def score(pairs):\n    return [len({*query} & {*text}) for query, text in pairs]\n"
+    )
+    (tmp_path / "questions.txt").write_text("Who?\nWhat was it?\n", encoding="utf-8")
+    write_spec(tmp_path, workload="./score.py:score", sweep={"batch_size": [1, 4]})
+    done = jobkit("sweep", "spec.yaml", cwd=tmp_path)
+    assert "so the spec needs `queries: FILE`" in done.stderr
+    jobkit("sweep", "spec.yaml", "--set", "queries=questions.txt", cwd=tmp_path)
+    (tmp_path / "questions.txt").unlink()
+    corpus = ["--corpus", "text.txt", "--out", "out", "--set", "sweep.batch_size=4"]
+    assert jobkit("apply", run_of(tmp_path), *corpus, cwd=tmp_path).returncode == 0
+    assert jobkit("merge", "out", cwd=tmp_path).returncode == 0
+    rows = [json.loads(line) for line in (tmp_path / "out" / "merged.jsonl").read_text().splitlines()]
+    paragraphs = split_paragraphs(TEXT)
+    asked = [(text, query) for text in paragraphs for query in ("Who?", "What was it?")]
+    assert [row["query"] for row in rows] == [query for _, query in asked]
+    assert [row["result"] for row in rows] == [len({*query} & {*text}) for text, query in asked]

@@ -136,6 +136,8 @@ def _spec(inputs: Inputs, path: Path, overrides: Sequence[str], text: str | None
             _named(inputs, f"workload.files: {name}", str(name), base)
     else:
         _workload(inputs, str(workload), base)
+    if queries := data.get("queries"):
+        _named(inputs, f"queries: {queries}", str(queries), base)
     for key in ("template", "site"):
         name = str(data.get(key) or "")
         if (key == "template" and name) or "/" in name or name.endswith((".yaml", ".yml")):

@@ -21,7 +21,8 @@ import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -245,12 +246,44 @@ HINT = "jobkit help workloads, under 'A function', has what it may take and retu
 Function = Callable[..., Any]
 
 
+PAIRS = "pairs"
+"""The first parameter of a function that takes pairs: each query of the spec with each paragraph."""
+QUERY = "query"
+QUERIES_FILE = "queries.txt"
+"""What the file of the queries is called next to the user's file, in the folder of the inputs."""
+
+
+def read_queries(path: Path) -> tuple[str, ...]:
+    """Return the queries of a file, one a line."""
+    hint = "`queries` names a text of UTF-8 with a query a line, from the folder of the spec"
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise JobkitError(f"queries {path}: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise JobkitError(f"queries {path}: not UTF-8 at byte {error.start}", hint=hint) from error
+    if queries := tuple(filter(None, map(str.strip, lines))):
+        return queries
+    raise JobkitError(f"queries {path}: holds no query", hint=hint)
+
+
+def queries_of(files: Iterable[FileRef]) -> str | None:
+    """Return the path of the queries among the files of a workload."""
+    return next((file.path for file in files if file.name == QUERIES_FILE), None)
+
+
 def class_in_file(
-    workload: str, folder: str | None, staged: str | None = None, *, parsed: bool = False
+    workload: str,
+    folder: str | None,
+    staged: str | None = None,
+    *,
+    parsed: bool = False,
+    queries: str | None = None,
 ) -> type[Workload]:
     """Return the class that a spec names in a file, or the class that runs the function that it names.
 
     ``workload``, ``folder``, ``staged``, ``parsed``: as for `import_file`.
+    ``queries``: the path of the queries of pairs, if they are not ``staged``.
     """
     file, name = import_file(workload, folder, staged, parsed=parsed), workload.rpartition(":")[2]
     found = getattr(file.module, name, None)
@@ -261,14 +294,17 @@ def class_in_file(
         functions = f": it has {', '.join(own)}" if own else ": it has no function"
         message = f"workload {workload!r}: {file.path} has no function {name!r}{functions}"
         raise JobkitError(message, hint="write ./FILE.py:FUNCTION with one of its functions")
-    return _class_of(workload, file, found)
+    made = _class_of(workload, file, found)
+    if made.PAIRS and (place := os.path.join(staged, QUERIES_FILE) if staged else queries):  # noqa: PTH118 - as above
+        made.QUERIES = read_queries(Path(place))
+    return cast("type[Workload]", made)
 
 
 def _is_own(value: object, file: UserFile) -> bool:
     return inspect.isfunction(value) and value.__module__ == file.module.__name__
 
 
-def _class_of(workload: str, file: UserFile, function: Function) -> type[Workload]:
+def _class_of(workload: str, file: UserFile, function: Function) -> type[FunctionWorkload]:
     loader, measure = (
         value if _is_own(value := getattr(file.module, name, None), file) else None
         for name in ("load", "lengths")
@@ -284,6 +320,8 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
     own = [pair for name, pair in parameters.items() if name not in filled_in]
     knobs = [knob for parameter, owner in own if (knob := _knob(workload, parameter, owner))]
     columns = getattr(file.module, "COLUMNS", RESULT_COLUMN)
+    columns = tuple(columns) if isinstance(columns, list) else columns
+    pairs = taken[0].name == PAIRS
     members = {
         "WORKLOAD": workload,
         "FILE": file,
@@ -294,10 +332,12 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
         "NEEDS_MODEL": "model" in parameters,
         "LOAD_UNIT": getattr(file.module, "LOAD_UNIT", CHARACTERS),
         "PADS": getattr(file.module, "PADS", True),
-        "COLUMNS": tuple(columns) if isinstance(columns, list) else columns,
+        "COLUMNS": (QUERY, *columns) if pairs and isinstance(columns, tuple) else columns,
+        "FOUND": columns,
+        "PAIRS": pairs,
         "GC": getattr(file.module, "GC", True),
     }
-    return cast("type[Workload]", type(function.__name__, (FunctionWorkload,), members))
+    return type(function.__name__, (FunctionWorkload,), members)
 
 
 def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob | None:
@@ -342,6 +382,9 @@ class FunctionWorkload:
     KNOBS: ClassVar[tuple[Knob | str, ...]]
     NEEDS_MODEL: ClassVar[bool]
     COLUMNS: ClassVar[tuple[str, ...]]
+    FOUND: ClassVar[tuple[str, ...]]  # those that the function returns: of pairs the query is not among them
+    PAIRS: ClassVar[bool]
+    QUERIES: ClassVar[tuple[str, ...]] = ()
     PADS: ClassVar[bool]
     GC: ClassVar[bool] = True
 
@@ -391,15 +434,39 @@ class FunctionWorkload:
         return taken
 
     def items_per_call(self) -> int:
-        """Return the batch size, in paragraphs."""
+        """Return the batch size, in paragraphs; of pairs, a call has so many batches as queries."""
         return self._batch_size
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        """Call the function."""
+        """Call the function; with pairs, once for each batch of them."""
         self._last = paragraphs
-        self._largest_call = max(self._largest_call or 0, len(paragraphs))
-        answer = self.FUNCTION(list(paragraphs), **self._arguments)
-        return self._result(answer, len(paragraphs))
+        if not self.PAIRS:
+            return self._called(list(paragraphs))
+        pairs, rows = self._pairs(paragraphs), list[tuple[Any, ...]]()
+        starts = range(0, len(pairs), self._batch_size)
+        results = [self._called(pairs[start : start + self._batch_size]) for start in starts]
+        for start, result in zip(starts, results, strict=True):
+            if result.vectors is not None:
+                _refuse(self.WORKLOAD, self.FUNCTION, "returned arrays; expected of pairs: rows, or numbers")
+            for number, *values in result.entities or result.rows or ():
+                paragraph, query = divmod(start + number, len(self.QUERIES))
+                rows.append((paragraph, self.QUERIES[query], *values))
+        tokens = [result.tokens for result in results if result.tokens is not None]
+        load = max(result.load for result in results)
+        return Result(rows=tuple(rows), load=load, tokens=sum(tokens) if tokens else None)
+
+    @classmethod
+    def _pairs(cls, paragraphs: Sequence[str]) -> list[tuple[str, str]]:
+        if not cls.QUERIES:
+            raise JobkitError(
+                f"workload {cls.WORKLOAD!r} takes pairs, and there are no queries",
+                hint="name a file with a query a line in a spec, `queries: FILE`, and name the spec",
+            )
+        return [(query, paragraph) for paragraph in paragraphs for query in cls.QUERIES]
+
+    def _called(self, items: list[str] | list[tuple[str, str]]) -> Result:
+        self._largest_call = max(self._largest_call or 0, len(items))
+        return self._result(self.FUNCTION(items, **self._arguments), len(items))
 
     def _result(self, answer: object, count: int) -> Result:
         found, load = answer, BY_LENGTHS
@@ -418,7 +485,8 @@ class FunctionWorkload:
             _refuse(self.WORKLOAD, self.FUNCTION, what)
         found = cast("list[object]", found)
         if len(found) != count:
-            given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
+            noun = "pair" if self.PAIRS else "paragraph"
+            given = f"{format_count(len(found), 'result')} for {format_count(count, noun)}"
             _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
         if is_array and getattr(found, "ndim", 2) > 1:
             return Result(load=load, vectors=found)
@@ -426,9 +494,9 @@ class FunctionWorkload:
             found = cast("Any", found).tolist()
         first = self._arrays(next((one for one in found if one is not None), None))
         if any(getattr(one, "ndim", 0) for one in first):
-            if len(first) != len(self.COLUMNS):
+            if len(first) != len(self.FOUND):
                 given = format_count(len(first), "array")
-                what = f"returned {given} for a paragraph, and COLUMNS has {', '.join(self.COLUMNS)}"
+                what = f"returned {given} for a paragraph, and COLUMNS has {', '.join(self.FOUND)}"
                 _refuse(self.WORKLOAD, self.FUNCTION, what)
             try:
                 return Result(load=load, vectors=Ragged.of(map(self._arrays, found)))
@@ -436,27 +504,27 @@ class FunctionWorkload:
                 _refuse(self.WORKLOAD, self.FUNCTION, f"returned {error}")
         several = [one if isinstance(one, list) else () if one is None else (one,) for one in found]
         rows = tuple((number, *self._values(row)) for number, some in enumerate(several) for row in some)
-        if self.COLUMNS == ENTITY_COLUMNS:
+        if self.FOUND == ENTITY_COLUMNS:
             return Result(load=load, entities=tuple(map(Entity._make, rows)))
         return Result(load=load, rows=rows)
 
     def _arrays(self, found: object) -> Sequence[object]:
         """Return what the function has found for a paragraph as arrays, one for each column."""
         if isinstance(found, Mapping):
-            return [found.get(name) for name in self.COLUMNS]
+            return [found.get(name) for name in self.FOUND]
         return found if isinstance(found, tuple) else (found,)
 
     def _values(self, row: object) -> Sequence[object]:
-        if self.COLUMNS == RESULT_COLUMN:
+        if self.FOUND == RESULT_COLUMN:
             return (row,)
         if isinstance(row, Mapping):
-            if unknown := sorted(map(str, {*row} - {*self.COLUMNS})):
-                what = f"returned a row with {', '.join(unknown)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+            if unknown := sorted(map(str, {*row} - {*self.FOUND})):
+                what = f"returned a row with {', '.join(unknown)}, and COLUMNS has {', '.join(self.FOUND)}"
                 _refuse(self.WORKLOAD, self.FUNCTION, what)
-            return [row.get(name) for name in self.COLUMNS]
+            return [row.get(name) for name in self.FOUND]
         values = row if isinstance(row, tuple | list) else (row,)
-        if len(values) != len(self.COLUMNS):
-            what = f"returned the row {short(row)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+        if len(values) != len(self.FOUND):
+            what = f"returned the row {short(row)}, and COLUMNS has {', '.join(self.FOUND)}"
             what += "; a list has rows, and an array is one of numpy" * isinstance(row, list)
             _refuse(self.WORKLOAD, self.FUNCTION, what)
         return values
@@ -478,20 +546,25 @@ class FunctionWorkload:
 
     @classmethod
     def _lengths(cls, paragraphs: Sequence[str], model: Path | None) -> list[list[int]]:
+        items: list[Any] = cls._pairs(paragraphs) if cls.PAIRS else list(paragraphs)
         if cls.LENGTHS is None:
-            return [[len(paragraph)] for paragraph in paragraphs]
-        named = inspect.signature(cls.LENGTHS).parameters
-        more = {"model": model} if "model" in named else {}
-        found = list(cls.LENGTHS(list(paragraphs), **more))
-        return [[int(row)] if _is_count(row) else list(row) for row in found]
+            rows = [[sum(map(len, item)) if cls.PAIRS else len(item)] for item in items]
+        else:
+            named = inspect.signature(cls.LENGTHS).parameters
+            more = {"model": model} if "model" in named else {}
+            rows = [[int(row)] if _is_count(row) else list(row) for row in cls.LENGTHS(items, **more)]
+        each = len(cls.QUERIES) or 1
+        return [[*chain.from_iterable(rows[at : at + each])] for at in range(0, len(rows), each)]
 
     def effective(self) -> Mapping[str, Value | None]:
         """Return what the functions were called with, and the largest number of paragraphs in a call."""
         return {**self._effective, BATCH_SIZE: self._largest_call}
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of Python, of the file, and of the packages that it has imported."""
-        return {"python": platform.python_version(), **self.FILE.versions()}
+        """Return the versions of Python, of the file, of the queries, and of the packages that it imports."""
+        queries = hashlib.sha256("\n".join(self.QUERIES).encode()).hexdigest()[:12]
+        named = {"queries": queries} if self.QUERIES else {}
+        return {"python": platform.python_version(), **self.FILE.versions(), **named}
 
 
 def short(value: object) -> str:

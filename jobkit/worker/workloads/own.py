@@ -193,8 +193,10 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
     )
 
 
-def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
-    workload = checked_class(name, folder, staged)()
+def open_workload(
+    name: str, folder: str | None, staged: str | None = None, queries: str | None = None
+) -> Workload:
+    workload = checked_class(name, folder, staged, queries=queries)()
     checks = name not in SHIPPED and not isinstance(workload, function.FunctionWorkload)
     cuts = finds_lengths(type(workload)) and not cuts_itself(type(workload))
     opened = OpenedWorkload(name, workload, checks=checks, cuts=cuts) if checks or cuts else workload
@@ -202,18 +204,23 @@ def open_workload(name: str, folder: str | None, staged: str | None = None) -> W
 
 
 def checked_class(
-    name: str, folder: str | None, staged: str | None = None, *, parsed: bool = False
+    name: str,
+    folder: str | None,
+    staged: str | None = None,
+    *,
+    parsed: bool = False,
+    queries: str | None = None,
 ) -> type[Workload]:
     """Return the class that a spec's ``workload`` names, after checking its members.
 
     ``name``, ``folder``: as `jobkit.worker.workloads.base.workload_class` takes them; or a file and a
         function of it.
     ``staged``: the folder with the files of the run, from which a file is read.
-    ``parsed``: as for `jobkit.worker.workloads.function.import_file`.
+    ``parsed``, ``queries``: as for `jobkit.worker.workloads.function.class_in_file`.
     """
     in_file = names_file(name)
     workload = (
-        function.class_in_file(name, folder, staged, parsed=parsed)
+        function.class_in_file(name, folder, staged, parsed=parsed, queries=queries)
         if in_file
         else workload_class(name, folder)
     )
@@ -256,7 +263,16 @@ def traits(
     *,
     say: Say,
 ) -> tuple[
-    bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool, Mapping[str, int], Mapping[str, int]
+    bool,
+    bool,
+    list[dict[str, Any]],
+    tuple[str, ...],
+    str,
+    bool,
+    bool,
+    Mapping[str, int],
+    Mapping[str, int],
+    bool,
 ]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     workload = checked_class(name, folder, staged, parsed=parsed)
@@ -265,7 +281,8 @@ def traits(
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
     says = pads and finds_lengths(workload)
     windows, budgets = (dict(getattr(workload, name, {})) for name in ("WINDOW", "BUDGET"))
-    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says, windows, budgets
+    found = workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says, windows, budgets
+    return *found, bool(getattr(workload, "PAIRS", False))
 
 
 def lengths(
@@ -273,6 +290,7 @@ def lengths(
     folder: str | None,
     paragraphs: Sequence[str],
     model: Mapping[str, Any] | None,
+    queries: str | None = None,
     *,
     say: Say,
 ) -> list[list[int]]:
@@ -281,8 +299,9 @@ def lengths(
     ``name``, ``folder``: as for `checked_class`.
     ``paragraphs``: of the text.
     ``model``: the fields of a `ModelRef`.
+    ``queries``: as for `checked_class`.
     """
-    workload: Any = checked_class(name, folder)
+    workload: Any = checked_class(name, folder, queries=queries)
     try:
         answer = workload.lengths(paragraphs, ModelRef(**model) if model else None)
     except Exception as error:  # a user's workload or a framework may raise anything

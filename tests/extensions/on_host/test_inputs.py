@@ -108,7 +108,7 @@ def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("more", "files"),
     [
-        ("workload: ./tagger.py:tag", {"tagger.py"}),
+        ("workload: ./tagger.py:tag\nqueries: run.sh", {"tagger.py", "run.sh"}),
         ("workload: tagger:Tagger", {"tagger.py", "helper.py"}),
         ("workload: package.tagger:Tagger", {"package", "tagger.py", "helper.py"}),
         ("workload: {command: 'sh run.sh', files: [run.sh]}", {"run.sh"}),

@@ -122,7 +122,7 @@ def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
     traits = own.traits("tagger.py:tag", folder, say=print)
     needs_model, has_lengths, knobs, columns, unit, pads, says_padding, *by_device = traits
     assert (needs_model, has_lengths, columns) == (True, True, ("result",))
-    assert (unit, pads, says_padding, by_device) == (CHARACTERS, True, False, [{}, {}])
+    assert (unit, pads, says_padding, by_device) == (CHARACTERS, True, False, [{}, {}, False])
     assert {knob["name"]: knob["words"] for knob in knobs} == {
         "batch_size": (),
         "beam": (),
@@ -189,6 +189,54 @@ def test_the_load_follows_from_the_lengths(tmp_path: Path) -> None:
     assert workload.load_of(TEXT) == max(2 * 4, 2 * 9)
     model = ModelRef(path="/m", name="m", size="full", stand_in=False, fingerprint="", size_bytes=0)
     assert workload.lengths(TEXT, model) == [[4, 1, 9], [2]]
+
+
+def test_pairs_are_each_query_with_each_paragraph(tmp_path: Path) -> None:
+    source = """
+        COLUMNS = ["words"]
+
+        def tag(pairs, batch_size=3):
+            assert len(pairs) <= batch_size
+            return [len(query.split()) for query, text in pairs], 9
+
+        def lengths(pairs):
+            return [len(query) + len(text) for query, text in pairs]
+    """
+    (tmp_path / "queries.txt").write_text("Who met Bob?\n\n  here\n", encoding="utf-8")
+    made = own.open_workload("./tagger.py:tag", written(tmp_path, source), str(tmp_path))
+    workload: Any = made
+    workload.load(None, "cpu", {}, 1)
+    assert workload.COLUMNS == ("query", "words")
+    found = workload.process(TEXT)
+    rows = ((0, "Who met Bob?", 3), (0, "here", 1), (1, "Who met Bob?", 3), (1, "here", 1))
+    assert (found.rows, found.load) == (rows, 9)
+    assert workload.effective()["batch_size"] == 3
+    assert workload.lengths(TEXT, None) == [[12 + 12, 4 + 12], [12 + 13, 4 + 13]]
+    assert workload.load_of(TEXT) == max(3 * 25, 17)
+    digest = workload.versions()["queries"]
+    (tmp_path / "queries.txt").write_text("Who met Ada?", encoding="utf-8")
+    assert own.open_workload("./tagger.py:tag", str(tmp_path), str(tmp_path)).versions()["queries"] != digest
+
+
+@pytest.mark.parametrize(
+    ("queries", "answer", "words"),
+    [
+        (None, "None", "there are no queries"),
+        (b" \n", "None", "holds no query"),
+        (b"\xff", "None", "not UTF-8 at byte 0"),
+        (b"one", "__import__('numpy').zeros((2, 3))", "returned arrays; expected of pairs"),
+        (b"one", "[1]", "1 result for 2 pairs"),
+    ],
+)
+def test_what_is_no_query_or_no_answer_to_pairs(
+    tmp_path: Path, queries: bytes | None, answer: str, words: str
+) -> None:
+    if queries:
+        (tmp_path / "queries.txt").write_bytes(queries)
+    folder = written(tmp_path, f"def tag(pairs):\n    return {answer}\n")
+    path = str(tmp_path / "queries.txt") if queries else None
+    with pytest.raises(JobkitError, match=words):
+        own.open_workload("./tagger.py:tag", folder, queries=path).process(TEXT)
 
 
 def test_a_class_in_a_file(tmp_path: Path) -> None:

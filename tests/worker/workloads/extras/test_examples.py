@@ -10,25 +10,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.records import ModelRef
 from jobkit.planning import models
 from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads import own
-from tests.pages.test_docs import page, section
+from jobkit.worker.workloads.base import vectors_of
+from tests.pages.test_docs import page
+from tests.support.tiny_models import TAGGERS, save
 
 pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
 TEXT = split_paragraphs(sample_text(40))
 BUDGET, CALL = 600, 20
+REFERENCE: dict[str, Any] = {"name": "", "size": "", "stand_in": False, "fingerprint": "", "size_bytes": 0}
 
 
 def example(name: str, folder: Path) -> str:
-    """Write the example that imports a package into a file; return the folder."""
-    found = re.findall(
-        r"```python\n(.*?)```", section(page("workloads.md"), "A model of your own"), re.DOTALL
-    )
-    [source] = [one for one in found if re.search(rf"^(from|import) {name}\b", one, re.MULTILINE)]
+    """Write the example that imports a name into a file; return the folder."""
+    found = re.findall(r"```python\n(.*?)```", page("workloads.md"), re.DOTALL)
+    imports = re.compile(rf"^(from|import) .*\b{name}\b", re.MULTILINE)
+    [source] = [one for one in found if imports.search(one)]
     assert len([line for line in source.splitlines() if line]) <= 20
     (folder / "mine.py").write_text(source, encoding="utf-8")
     return str(folder)
@@ -55,6 +59,57 @@ def test_a_pipeline_of_spacy_is_counted_without_padding(tmp_path: Path, kept_cac
     assert whole.entities == cut.entities
     assert own.traits("mine.py:tag", folder, say=print)[4:6] == ("tokens", False)
     assert cut.load <= BUDGET
+
+
+def with_example(name: str, head: str, folder: Path, **more: Any) -> tuple[Any, Any]:
+    """Return a model of sentence_transformers, of random weights, and the example that has it."""
+    library = pytest.importorskip("sentence_transformers")
+    save(TAGGERS["bert"], head, folder / "network", more)
+    made = getattr(library, name)(str(folder / "network"), device="cpu", local_files_only=True)
+    made.save_pretrained(str(folder / "model"))
+    function = f"mine.py:{'score' if more else 'embed'}"
+    workload: Any = own.open_workload(function, example(name, folder), queries=str(folder / "queries.txt"))
+    workload.load(folder / "model", "cpu", {"batch_size": 4}, 1)
+    return made, workload
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "types"),
+    [("MultiVectorEncoder", "Model", ""), ("SparseEncoder", "ForMaskedLM", "int64[*] fp32[*]")],
+)
+def test_arrays_are_those_that_the_library_finds_for_a_paragraph(
+    name: str, head: str, types: str, tmp_path: Path
+) -> None:
+    library, workload = with_example(name, head, tmp_path)
+    result = workload.process(TEXT[:6])
+    assert not types or vectors_of(result, 6) == types
+    assert f"`arrays {types}" in page("workloads.md")
+    for paragraph, arrays in zip(TEXT, result.vectors.split(), strict=False):
+        alone = library.encode_document([paragraph])[0]
+        if types:
+            dense = np.zeros(len(alone), np.float32)
+            dense[arrays[0]] = arrays[1]
+            np.testing.assert_allclose(dense, alone.to_dense().numpy(), atol=1e-4)
+        else:
+            np.testing.assert_allclose(arrays[0], alone.numpy(), atol=1e-4)
+
+
+def test_a_reranker_scores_each_query_with_each_paragraph(tmp_path: Path) -> None:
+    queries = ["Who was there?", "What did the doctor say?", "A ship"]
+    (tmp_path / "queries.txt").write_text("\n\n".join(queries), encoding="utf-8")
+    library, workload = with_example("CrossEncoder", "ForSequenceClassification", tmp_path, num_labels=1)
+    found = workload.process(TEXT[:5])
+    assert [row[:2] for row in found.rows] == [(at, query) for at in range(5) for query in queries]
+    pairs = [(query, text) for text in TEXT[:5] for query in queries]
+    alone = [float(library.predict([pair])[0]) for pair in pairs]
+    assert [row[2] for row in found.rows] == pytest.approx(alone, abs=1e-4)
+    rows = workload.lengths(TEXT[:5], ModelRef(**REFERENCE, path=str(tmp_path / "model")))
+    assert [*map(len, rows)] == [3] * 5
+    assert workload.load_of(TEXT[:5]) == max(
+        len(some) * max(some)
+        for flat in [[one for row in rows for one in row]]
+        for some in [flat[at : at + 4] for at in range(0, 15, 4)]
+    )
 
 
 GLINER = """
