@@ -292,7 +292,7 @@ def _built(stand_ins: Iterable[tuple[str, str]], cache: Path) -> Iterator[ModelR
 def stand_in(workload: str, size: str, cache: Path, name: str = LANGUAGE) -> ModelRef:
     """Return the stand-in of a workload; if it is not built, as it would be."""
     folder, source = standin_path(size, cache).absolute(), OF_STANZA
-    of = Architecture(name="", size_bytes=SIZE_BYTES[size])
+    of = Architecture("", SIZE_BYTES[size])
     if workload in USUAL:
         folder, source = random_path(workload, size, cache).absolute(), OF_HUB
         of, name = ARCHITECTURES[workload, size], real_name(workload, name)
