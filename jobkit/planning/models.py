@@ -362,7 +362,7 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
         message = f"model {name!r}: only the {STAND_IN} has the size {size!r}"
         raise JobkitError(message, hint=f"set `model.size: {FULL}`{to_try}")
     if absent := missing_framework("stanza-ner" if source is OF_STANZA else workload):
-        raise absent  # fetching needs it too
+        raise NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
     looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
     other = f"   ({source.instead})" if has_stand_in else f"; only {LANGUAGE} has a {STAND_IN}"

@@ -226,7 +226,7 @@ def begin(
     spec, text = named.spec, named.inputs.text
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     if idle := idle_gpus(spec, named.site.scheduler, spec.device):
-        say(f"warning: {idle} ({needed_gpus(spec.device)})")
+        say(f"warning: {idle} ({NO_GPU})")
     if unnamed := unnamed_gpus(spec, named.site):
         say(f"warning: {unnamed} ({NAMING})")
     few = lengths is None or len(lengths.paragraphs) == 1  # else the text need not be read once more
@@ -356,13 +356,11 @@ def read_named(path: Path, options: Options, *, fetch: bool, say: Say) -> NamedS
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
-    window = workload.windows.get(spec.device)
-    shortcuts = {spec.shortcuts, *(value for key, value in _values(spec) if key == f"sweep.{SHORTCUTS}")}
-    if window and not spec.work_unit and EXACT in shortcuts:
+    exact = {(SHORTCUTS, EXACT), (f"sweep.{SHORTCUTS}", EXACT)} & {*_values(spec)}
+    window, budget = workload.windows.get(spec.device), workload.budgets.get(spec.device)
+    if exact and window and not spec.work_unit:
         spec = spec.model_copy(update={"work_unit": window})
-    budget = workload.budgets.get(spec.device)
-    sizes = {f"sweep.{name}" for name in LOAD_KNOBS}
-    if budget and EXACT in shortcuts and sizes.isdisjoint(key for key, _ in _values(spec)):
+    if exact and budget and {f"sweep.{name}" for name in LOAD_KNOBS}.isdisjoint(dict(_values(spec))):
         axes = Axes.model_validate({**spec.sweep.model_dump(), PADDED: [budget]})
         spec = spec.model_copy(update={"sweep": axes})
     by_name = {knob.name: knob for knob in workload.knobs}
@@ -531,6 +529,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
     return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
 
 
+NO_GPU = "--set resources.gpus=0"
 NAMING = "in the site file `gpus: choose` takes free ones, `gpus: given` says that the site does"
 
 
@@ -540,11 +539,6 @@ def unnamed_gpus(spec: SweepSpec, site: Site) -> str:
     if scheduler.NAMES_GPUS or site.gpus or not spec.resources.gpus:
         return ""
     return f"{scheduler.TITLE} counts GPUs: if the site names none to a job, tasks on a node share the first"
-
-
-def needed_gpus(device: str) -> str:
-    """Return the option that requests the number of GPUs that a point uses."""
-    return f"--set resources.gpus={int(device == 'cuda')}"
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:

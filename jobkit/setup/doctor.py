@@ -282,7 +282,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
         if not survey.trouble:
             findings += machine.check_site(survey, _asking(case, survey, request))
             if idle := prepare.idle_gpus(case.spec, case.scheduler.NAME, case.device):
-                findings.append(warning("GPUs in use", idle, prepare.needed_gpus(case.device)))
+                findings.append(warning("GPUs in use", idle, prepare.NO_GPU))
             mapped = survey.gpus and survey.gpus.kind == "RSMAP"
             if not mapped and (unnamed := prepare.unnamed_gpus(case.spec, case.site)):
                 findings.append(warning("GPUs of a job", unnamed, prepare.NAMING))
