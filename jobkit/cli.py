@@ -13,7 +13,8 @@ from typing import Any, TextIO
 
 import click
 
-from jobkit.commands.listing import LISTED, MODULES, Group, front_page, refuse_removed
+from jobkit.commands.listing import MODULES, Group, front_page, refuse_removed
+from jobkit.core.command_list import LISTED
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error, hide_secrets
 from jobkit.core.host import CALL, HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import accept_any_text, as_json, say

@@ -367,7 +367,7 @@ def _begin(name: str, spec: Spec, changes: Changes, on: str, **given: Any) -> Ru
         return Run(before)
     check = partial(launch.refuse_duplicate, run, new=new)
     if goal:
-        job.tune(run, goal, check, wait=False, detach=True)
+        job.tune(run, goal, check, detach=True)
     else:
         launch.go(run, partial(write_run, run, check), detach=True)
     return Run(run.run_dir, submitted=True)

@@ -23,8 +23,8 @@ from jobkit.core.knobs import CUDA, SIZES, size_knob
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.runs import search_loop, trials
+from jobkit.runs.conditions import memory_condition
 from jobkit.runs.journal import Role, read_accounts
-from jobkit.runs.request import memory_condition
 from jobkit.runs.results import batches_of, read_run
 from jobkit.runs.status import PointResult
 from jobkit.runs.trials import SearchGoal, Trial
@@ -58,7 +58,7 @@ def _settled(run_dir: Path, results: Sequence[PointResult]) -> list[Trial]:
         if result is None or result.outcome is None:
             settled.append(trial)
             continue
-        left, record, outcome = result.chosen and result.chosen.exit, result.record, result.outcome
+        left, record, outcome = result.verdict.exit, result.record, result.outcome
         killed = not record and bool(left and left.status == KILLED and not left.signal)
         size_bytes = measured_bytes(record)
         settled.append(replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
@@ -19,7 +18,7 @@ from jobkit.commands.listing import removed
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extras import EXTRAS, NO_EXTRA, missing_extra
-from jobkit.core.files import MOST_BYTES, read_bytes, read_text
+from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
@@ -157,19 +156,16 @@ def doctor(word: str | None, options: Options, submit: bool, within: str, whole:
 
 def _refuse_no_spec(word: str) -> None:
     """Refuse what is no spec; an earlier version checked scripts and workloads too."""
-    from jobkit.schedulers.lint import lint as lint_script
     from jobkit.setup.check_workload import SPEC_SUFFIXES
 
-    path = Path(word)
-    if word.endswith(SPEC_SUFFIXES) and not path.exists():
-        raise JobkitError(f"{word}: there is no such file", hint="jobkit init writes a first spec")
-    if not word or word.endswith(SPEC_SUFFIXES):
-        return
-    script = word.endswith((".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job"))
-    with contextlib.suppress(OSError):  # it is a finding
-        script |= path.is_file() and bool(lint_script(read_text(path, MOST_BYTES)).found)
-    if script or path.suffix == ".py" or not path.exists():
-        raise removed("doctor SCRIPT" if script else "doctor WORKLOAD", [word])
+    here = Path(word).exists()
+    if word.endswith(SPEC_SUFFIXES):
+        if not here:
+            raise JobkitError(f"{word}: there is no such file", hint="jobkit init writes a first spec")
+    elif word.endswith((".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job")):
+        raise removed("doctor SCRIPT", [word])
+    elif word and (word.endswith(".py") or not here):
+        raise removed("doctor WORKLOAD", [word])
 
 
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:

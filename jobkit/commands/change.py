@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from jobkit.commands import shared
-from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, no_profiler
+from jobkit.core.layout import PROFILE_FILES
 from jobkit.core.units import parse_size
 from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasured
 
@@ -209,22 +209,13 @@ def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
     return change.verify(folder, memory=size_bytes or gpu_memory, stand_in=stand_in)
 
 
-class Profiler(click.Choice):  # type: ignore[type-arg] # generic since click 8.2
-    """The name of a profiler; that of an earlier version is refused with what to use instead."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's own
-        if value in EARLIER_PROFILERS:
-            self.fail(no_profiler(value), param, ctx)
-        return super().convert(value, param, ctx)
-
-
 @click.command(short_help="Rerun a point with a profiler, and print where its time goes.")
 @shared.changed_run
 @click.argument("point", required=False)
 @click.option(
     "--with",
     "profiler",
-    type=Profiler(list(PROFILE_FILES)),
+    type=click.Choice(list(PROFILE_FILES)),
     help="The profiler. Default: torch with device: cuda, else python.",
 )
 @click.option("--again", is_flag=True, help="Profile the point again, even if it has a profile.")

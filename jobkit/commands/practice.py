@@ -14,7 +14,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.practice import cluster, faults, packages
 from jobkit.practice.place import SCHEDULERS, default_folder, typed
 
-one_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS))
 which_scheduler = click.argument("scheduler", type=click.Choice(SCHEDULERS), required=False)
 
 
@@ -54,7 +53,7 @@ def _running(folder: Path, scheduler: str | None) -> list[cluster.Cluster]:
 
 
 @practice.command("up")
-@one_scheduler
+@click.argument("scheduler", type=click.Choice(SCHEDULERS))
 @dir_option
 @click.option(
     "--install", is_flag=True, help="First install the packages that are missing, with apt-get and sudo."

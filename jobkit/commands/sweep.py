@@ -97,24 +97,24 @@ def sweep(
     if setting and not setting.is_file():
         setting = find_run(setting) or setting
     run = prepare(spec, replace(options, setting=setting), build=preview is None, say=terminal.note)
-    check = partial(launch.refuse_duplicate, run, new=new, dry_run=preview is not None)
     again = (wait or print_jobs) and preview is None and not new
-    if again and (before := launch.find_duplicate(run)):
-        terminal.note(f"this sweep has a run already: {terminal.relative_path(before)}")
-        code = wait_for_points(before, read_points(before)[0], run.spec.policy) if wait else 0
-        if print_jobs:
-            shared.say_jobs(before)
-        return print_table(Path(terminal.relative_path(before))) if code is None else code
-    check()
-    plan = [*launch.headline(run).splitlines(), launch.request_line(run)]
-    if preview:
-        script = (run.run_dir / JOB_SCRIPT, run.script)
-        return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
-    terminal.note("\n".join(plan))
-    code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
+    folder = again and launch.find_duplicate(run)
+    if folder:
+        terminal.note(f"this sweep has a run already: {terminal.relative_path(folder)}")
+        code = wait_for_points(folder, read_points(folder)[0], run.spec.policy) if wait else 0
+    else:
+        check = partial(launch.refuse_duplicate, run, new=new, dry_run=preview is not None)
+        check()
+        plan = [*launch.headline(run).splitlines(), launch.request_line(run)]
+        if preview:
+            script = (run.run_dir / JOB_SCRIPT, run.script)
+            return launch.dry_run(preview, run.spec, spec, plan, script, launch.submit_commands(run))
+        terminal.note("\n".join(plan))
+        code = launch.go(run, partial(write_run, run, check), wait=wait, detach=detach)
+        folder = run.run_dir
     if print_jobs:
-        shared.say_jobs(run.run_dir)
-    return print_table(Path(terminal.relative_path(run.run_dir))) if code is None else code
+        shared.say_jobs(folder)
+    return print_table(Path(terminal.relative_path(folder))) if code is None else code
 
 
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")

@@ -86,7 +86,7 @@ EXTENSIONS: dict[str, Extension] = {
     ),
     "profile": Extension(
         work=Part(f"{HERE}.profile.work:WORK"),
-        packages=Part(f"{HERE}.profile.packages:refuse_missing_profiler"),
+        packages=Part(f"{HERE}.profile.work:refuse_missing_profiler"),
     ),
     "other_logs": Extension(
         logs="*.gpu-report",
@@ -98,7 +98,6 @@ EXTENSIONS: dict[str, Extension] = {
     "past_jobs": Extension(auto=Part(f"{HERE}.past_jobs.auto:decided")),
     "compare": Extension(side_by_side=Part(f"{HERE}.compare:side_by_side")),
 }
-_NONE = Extension()
 
 
 def extension_of(run: Path) -> str:
@@ -114,7 +113,7 @@ def of_run(run: Path) -> Extension:
 
 def of_name(name: str) -> Extension:
     """Return the extension of this name, without any part for no name."""
-    return EXTENSIONS[name] if name else _NONE
+    return EXTENSIONS[name] if name else Extension()
 
 
 def each(part_of: Callable[[Extension], Part[T]]) -> Iterator[T]:

@@ -35,15 +35,11 @@ def missing_extra(need: str, extra: str, module: str = "") -> JobkitError | None
     module = module or EXTRAS[extra][0]
     if importlib.util.find_spec(module):
         return None
-    message = f"{need} needs the Python module {module}, which is not installed"
-    return JobkitError(message, hint=install_line(extra))
-
-
-def install_line(extra: str) -> str:
-    """Return the command that adds an extra to this Python: by pip, or by uv if it has no pip."""
     path, editable = origin()
     package = shell_quote(f"{path or 'jobkit'}[{extra}]")
-    return f"{_install()} {'-e ' if editable else ''}{package}   ({EXTRAS[extra][1]})"
+    message = f"{need} needs the Python module {module}, which is not installed"
+    hint = f"{_install()} {'-e ' if editable else ''}{package}   ({EXTRAS[extra][1]})"
+    return JobkitError(message, hint=hint)
 
 
 def added(module: str) -> str:
@@ -59,6 +55,7 @@ def added(module: str) -> str:
 
 
 def _install() -> str:
+    """Return the command that adds a package to this Python: by pip, or by uv if it has no pip."""
     python = shell_quote(sys.executable)
     has_pip = importlib.util.find_spec("pip")
     return f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"

@@ -83,11 +83,6 @@ def after_file(round_: int, ending: str) -> str:
     return f"after-{round_}.{ending}"
 
 
-def no_profiler(earlier: str) -> str:
-    """Return the sentence that refuses a profiler of an earlier version."""
-    return f"{earlier} is no longer a profiler: use {EARLIER_PROFILERS[earlier]}, which needs no package"
-
-
 def refuse_contract_file(path: Path, option: str) -> None:
     """Refuse an output file, given by ``option``, that would replace a file that a run folder must have."""
     place = path.parent.resolve() / path.name

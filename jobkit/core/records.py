@@ -10,10 +10,10 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import hide_secrets
 from jobkit.core.frozen import keyed
@@ -49,6 +49,9 @@ from jobkit.core.measurements import (
     ShortcutCheck,
     Summary,
 )
+
+if TYPE_CHECKING:
+    from jobkit.core.figures import Figure
 
 
 class Outcome(StrEnum):
@@ -654,14 +657,6 @@ class Record:
             for name, value in self.params.items()
         }
 
-    def value(self, figure: Reading) -> float | None:
+    def value(self, figure: Figure) -> float | None:
         """Return a figure of the try; ``None`` if it is not known."""
         return figure.read(self)
-
-
-class Reading(Protocol):
-    """A figure, as far as a record needs it (`jobkit.core.figures.Figure`)."""
-
-    @property
-    def read(self) -> Callable[[Record], float | None]:
-        """What returns it for a record."""

@@ -24,6 +24,7 @@ from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM,
 from jobkit.core.files import read_text
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, CUDA
+from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Point, TextRef
 from jobkit.core.units import GIB, format_count, format_energy, format_list, format_memory
 from jobkit.report.rows import LOG_LIMIT_BYTES, FileFormat, Row, Sources
@@ -240,9 +241,6 @@ def _spread(cell: str | None) -> Spread | None:
     return Spread(*map(float, spread.groups())) if spread else None
 
 
-LOG_NAME = "log"
-
-
 @frozen
 class DcgmFigure:
     name: str
@@ -313,9 +311,9 @@ def _times(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> I
     counted = "jobkit counts each point from its first step to its record"
     why = (
         "DCGM counts from the start of the job to its end, with staging, imports and loading; "
-        f"{f'the {LOG_NAME} counts the loops over the text' if log else counted}"
+        f"{'the log counts the loops over the text' if log else counted}"
     )
-    yield _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
+    yield _figure("time", largest([report.seconds for report in reports]), _sum(seconds), "s", why)
     why = (
         "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
         "the GPU also waits for loading, and jobkit's over the batches alone"
@@ -349,8 +347,8 @@ def _powers(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Iterator[DcgmF
 
 
 def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Iterator[DcgmFigure]:
-    dcgm = _most([report.memory_peak_bytes for report in reports])
-    mine, seen = _most([row.value(GPU_MEMORY) for row in rows]), _sum([one.processes for one in reports])
+    dcgm = largest([report.memory_peak_bytes for report in reports])
+    mine, seen = largest([row.value(GPU_MEMORY) for row in rows]), _sum([one.processes for one in reports])
     processes, several = (
         f"{seen or 0:.0f} process{'' if seen == 1 else 'es'}",
         any(row.point.workers > 1 for row in rows),
@@ -398,10 +396,6 @@ def shown(value: float | None, unit: str) -> str:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fsum(known) if known and len(known) == len(values) else None
-
-
-def _most(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
@@ -457,7 +451,7 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
     return JobFigures(
         file=str(path),
         source=points[0].folder if points else "",
-        whose=LOG_NAME if log else "jobkit",
+        whose="log" if log else "jobkit",
         points=len(points),
         figures=tuple(figure for figure in figures if figure.dcgm is not None),
         remarks=tuple(remarks),

@@ -215,9 +215,6 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     return words if len(words) <= beginning_chars else words[:beginning_chars].rstrip() + " ..."
 
 
-SPECS_OWN, WORTH_MEASURING = "*", ">"
-
-
 def as_json(report: Preflight) -> str:
     """Return the whole result, in bytes and characters, as JSON that ends with a newline."""
     return terminal.as_json({"schema": 1, **asdict(report)}, indent=2) + "\n"
@@ -283,16 +280,12 @@ def _columns(report: Preflight) -> Iterator[Column]:
         rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may need half or twice that"
         gib = [f"{(size.gpu_bytes or 0) / GIB:.1f}" for size in sizes]
         yield Column("GPU GiB, roughly", gib, notes=(rough,))
-    marks = f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
-    yield Column("", [_mark(size) for size in sizes], notes=(marks,))
+    cells = [f"{'*' if size.in_spec else ' '}{'>' if size.to_measure else ' '}" for size in sizes]
+    yield Column("", cells, notes=("* in the spec, > worth measuring",))
 
 
 def _percent(share: float | None) -> str:
     return f"{100 * (share or 0):.1f}"
-
-
-def _mark(size: PaddedSize) -> str:
-    return (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
 
 
 def _settings(report: Preflight) -> Iterator[str]:

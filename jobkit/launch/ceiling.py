@@ -82,7 +82,7 @@ def spent_and_open(run_dir: Path, spec: SweepSpec) -> tuple[float, float]:
             if tried.task is None or tried.task in searches:
                 continue
             most_s = walltimes_s.get(tried.task, spec.resources.walltime)
-            took_s = task_s(tried, shared=not tried.alone)
+            took_s = task_s(tried)
             if not tried.number and tried.outcome in {Outcome.CANCELLED, Outcome.STOPPED}:
                 took_s = took_s or 0.0  # it never began
             if tried.outcome is None:

@@ -71,11 +71,11 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     env = query_environment(scheduler)
     checks = scheduler.checks(script, array, request)
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
-    refused = {text: check for check, answer in answers if (text := check.refusal(answer))}
+    refused = {text: check for check, answer in answers if (text := check.refusal(request, answer))}
     own = all(script not in check.argv for check in refused.values())
     if refused and own and FORCED.get():
         return tuple(f"submitted all the same (--force): {text}" for text in refused)
-    forecast = tuple(text for check, answer in answers if (text := check.outlook(answer)))
+    forecast = tuple(text for check, answer in answers if (text := check.outlook(request, answer)))
     if refused:
         hint = "change `resources` in the spec (or --set resources.…), or the site file"
         raise RefusedError(

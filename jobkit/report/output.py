@@ -29,8 +29,8 @@ from jobkit.core.terminal import DELIMITERS, NoWrap, as_csv, as_json, printable,
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size, hidden_energy, no_search_for_cycles
+from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import FixKind, Step, remedy
-from jobkit.runs.request import ORDERS, memory_condition
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED, load_unit
 

@@ -31,18 +31,17 @@ from jobkit.core.knobs import AUTO, CPU, CUDA, FP32, ON, PRECISIONS, REPORTED, S
 from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.runs.driver_lock import is_held, last_driver
-from jobkit.runs.journal import SEARCHES, read_accounts
-from jobkit.runs.results import (
+from jobkit.runs.agreement import (
     NOT_COMPARED,
     Agreement,
     agreements,
     changing_knobs,
     changing_words,
-    each_point,
-    runs_below,
     sweeps_precision,
 )
+from jobkit.runs.driver_lock import is_held, last_driver
+from jobkit.runs.journal import SEARCHES, read_accounts
+from jobkit.runs.results import each_point, runs_below
 from jobkit.runs.status import PointResult, kind_of
 from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.runs.tries import Try
@@ -83,7 +82,7 @@ class Row:
     @cached_property
     def tried(self) -> Try:
         """The try that counts, begun or not."""
-        return self.result.counts
+        return self.result.verdict
 
     @cached_property
     def outcome(self) -> Outcome | None:
@@ -340,7 +339,7 @@ def _read_run(path: Path) -> Sources:
         rows.append(row_of_point(str(path), result))
         if result.by_hand:
             numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
-            (alone if result.counts.by_hand else also).append(f"{point.point_id} (try {numbers})")
+            (alone if result.verdict.by_hand else also).append(f"{point.point_id} (try {numbers})")
     found.trials[str(path)] = settled = trials_of(path, [row.result for row in rows])
     tried = describe_trials(settled)
     changing = changing_words(changing_knobs(row.result for row in rows))

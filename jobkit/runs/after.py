@@ -149,16 +149,16 @@ def look(words: Iterable[str], scheduler: Scheduler) -> list[Parent]:
 
 
 def _past(scheduler: Scheduler, jobs: tuple[str, ...]) -> list[PastJob] | None:
-    found: list[PastJob] = []
-    with contextlib.suppress(JobkitError):  # jobkit reads the accounting of no other scheduler
+    """Return what the accounting knows of jobs; ``None`` if it does not answer, or jobkit cannot read it."""
+    try:
         past = past_of(scheduler.NAME)
-        for argv in past.argvs(Whose(ids=jobs), (), ""):
-            answer = shell.run(argv, env=query_environment(scheduler), timeout_s=TIMEOUT_S)
-            if past.refusal(answer):
-                return None
-            found += past.read(answer.stdout.splitlines(), "")
-        return found
-    return None
+    except JobkitError:
+        return None
+    env, argvs = query_environment(scheduler), past.argvs(Whose(ids=jobs), (), "")
+    answers = [shell.run(argv, env=env, timeout_s=TIMEOUT_S) for argv in argvs]
+    if any(map(past.refusal, answers)):
+        return None
+    return [job for answer in answers for job in past.read(answer.stdout.splitlines(), "")]
 
 
 def settled(words: Sequence[str], scheduler: Scheduler, patience_s: Mapping[Stands, float]) -> list[Parent]:

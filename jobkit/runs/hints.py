@@ -13,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.frozen import frozen
 from jobkit.core.layout import SPEC_FILE
+from jobkit.core.measurements import largest
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import (
@@ -31,7 +32,7 @@ from jobkit.runs.request import (
     LEAST_ROOM_BYTES,
     MEMORY_FACTOR,
     WALLTIME_FACTOR,
-    changed,
+    changed_resources,
     comparable_tries,
     held_in,
     memory_request,
@@ -39,7 +40,6 @@ from jobkit.runs.request import (
     walltime_request,
 )
 from jobkit.runs.status import (
-    Foreseen,
     JobStatus,
     PointStanding,
     PointStatus,
@@ -123,20 +123,15 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
 
 OF_COPY = (
     LOG,
-    Step("{anew}", "this run keeps its copy of your file; once yours is corrected", FixKind.FIX),
+    Step("{new_run}", "this run keeps its copy of your file; once yours is corrected", FixKind.FIX),
     Step(f"{RESUME} {{point}}", "or, if the cause is outside of that file, once it is fixed"),
 )
 """What to type about a bug if the run has copies of the user's files, which nothing changes."""
 
-IS_CPU_BUILD = "is a CPU build"  # as in `CPU_BUILD`
-KEPT = "kept in "  # in the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results
 SAVE = "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it"
 HUNG = "if its node was at fault; if a batch takes so long, start a new run with a larger `hang_s`"
-# The job script writes it in the message of `Outcome.ENVIRONMENT` if the point has a container.
-IN_CONTAINER = "in the container"
-NO_IMAGE, NO_ENGINE = "there is no image", "neither apptainer nor singularity"
 BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
-    (Outcome.NO_GPU, IS_CPU_BUILD): (Step("{torch}", "install a torch for CUDA", FixKind.FIX), THEN),
+    (Outcome.NO_GPU, "is a CPU build"): (Step("{torch}", "install a torch for CUDA", FixKind.FIX), THEN),
     (Outcome.NO_GPU, Cause.OLD_DRIVER): (CUDA, Step("{torch}", "a torch for that CUDA", FixKind.FIX), THEN),
     (Outcome.NO_GPU, Cause.NO_GPU_REQUESTED): (_with("resources.gpus=1", "again with a GPU"),),
     (Outcome.NO_GPU, Cause.NO_DRIVER): (
@@ -147,19 +142,19 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
         LOOK,
         _again("once `requests.gpus` in the site file asks for one"),
     ),
-    (Outcome.STAGE_OUT, KEPT): (Step(STATUS, SAVE, FixKind.LOOK),),
-    (Outcome.ENVIRONMENT, IN_CONTAINER): (
+    (Outcome.STAGE_OUT, "kept in "): (Step(STATUS, SAVE, FixKind.LOOK),),
+    (Outcome.ENVIRONMENT, "in the container"): (
         LOG,
         LOOK,
         _with("environment.container=IMAGE", "in another image, by its absolute path"),
         _again("or once this image has what it lacks"),
     ),
-    (Outcome.ENVIRONMENT, NO_IMAGE): (
+    (Outcome.ENVIRONMENT, "there is no image"): (
         LOOK,
         _with("environment.container=IMAGE", "in an image that the nodes see"),
         _again("or once this one is there"),
     ),
-    (Outcome.ENVIRONMENT, NO_ENGINE): (
+    (Outcome.ENVIRONMENT, "neither apptainer nor singularity"): (
         LOOK,
         _with("'environment.modules=[apptainer]'", "with the module that has apptainer"),
         _with("resources.queue=NAME", "or on nodes that have it"),
@@ -191,7 +186,7 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], tuple[Step, ...]] = {
     ),
     (Outcome.TIMEOUT, Cause.HANG): (LOG, Step(f"{RESUME} {{point}}", HUNG)),
 }
-"""By outcome and words that its message holds: the first that apply."""
+"""By outcome and words that a worker or the job script writes in its message: the first that apply."""
 
 
 def remedy(
@@ -202,7 +197,7 @@ def remedy(
     build = CPU_BUILD.search(message)
     torch = cuda_install_command(build["python"] if build else "python")
     usual = OF_COPY if outcome is Outcome.BUG and point.files else REMEDIES[outcome]
-    names = {"run": run, "point": point.index, "torch": torch, "anew": kind_for(point).anew}
+    names = {"run": run, "point": point.index, "torch": torch, "new_run": kind_for(point).new_run}
     steps = []
     for step in next(found, usual):
         one = alone and "{point}" not in step.command
@@ -212,6 +207,7 @@ def remedy(
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
+UNKNOWN = {WALLTIME: "HH:MM:SS", MEMORY: "SIZE"}  # what stands for a value that is not known
 MOST_NAMES = 3
 
 
@@ -230,13 +226,12 @@ class ResourceNeed:
 
 
 def option(key: str, value: str) -> str:
-    unknown = {WALLTIME: "HH:MM:SS", MEMORY: "SIZE"}.get(key, key.rpartition(".")[2].upper())
-    return f"--set {key}={value or unknown}"
+    return f"--set {key}={value or UNKNOWN.get(key, key.rpartition('.')[2].upper())}"
 
 
 def is_limited(point: PointStatus) -> bool:
     """Return whether a point ran out of walltime or memory; a batch that hung did not."""
-    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.counts.hung)
+    return point.outcome is Outcome.RAM_OOM or (point.outcome is Outcome.TIMEOUT and not point.verdict.hung)
 
 
 def needed_by(run: RunStatus, points: Sequence[PointStatus]) -> list[ResourceNeed]:
@@ -247,51 +242,43 @@ def needed_by(run: RunStatus, points: Sequence[PointStatus]) -> list[ResourceNee
     """
     late = [point for point in points if point.outcome is Outcome.TIMEOUT and is_limited(point)]
     full = [point for point in points if point.outcome is Outcome.RAM_OOM]
-    return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
+    needs = []
+    for key, lacking, need_of in ((WALLTIME, late, _walltime), (MEMORY, full, _memory)):
+        try:
+            needs += [need_of(run, lacking)] if lacking else []
+        except JobkitError:
+            unread = f"{UNKNOWN[key]}: more than before; the spec of the run cannot be read"
+            needs.append(ResourceNeed(key, "", unread))
+    return needs
 
 
 def _walltime(run: RunStatus, late: Sequence[PointStatus]) -> ResourceNeed:
     found, unmeasured = [], []
     room = f"{100 * (WALLTIME_FACTOR - 1):.0f} % more, and time to copy"
     for point in late:
-        tried = point.counts
-        longest_s = whole_s(tried, shared=tried.task in point.shared_tasks)
-        if longest_s is not None:
-            progress, spent_s = progress_of_try(tried), task_s(tried)
-            of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-            far = f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
+        tried = point.verdict
+        if (progress := progress_of_try(tried)) and (longest_s := whole_s(tried)):
+            of = f" of {progress.batches_total:,}" if progress.batches_total else ""
+            far = f"{progress.batches:,}{of} batches took {task_s(tried) or 0:,.0f} s"
             found.append((walltime_request(longest_s), f"{far}; {room}"))
             continue
         unmeasured.append(point.point.point_id)
-        resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
-        if resources is None:
-            return ResourceNeed(
-                WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read"
-            )
-        if planned_s is not None and walltime_request(planned_s) > resources.walltime:
+        found.append((_by_policy(run, point).walltime, "the walltime that the policy requests next"))
+        if planned_s := kind_for(point.point).foreseen(run.folder, point.point).seconds:
             found.append((walltime_request(planned_s), f"{format_about(planned_s)} were planned; {room}"))
-        else:
-            found.append((resources.walltime, "the walltime that the policy requests next"))
     seconds, because = max(found, key=itemgetter(0))
     more = f"; the time of {format_list(unmeasured, MOST_NAMES)} was not measured yet" if unmeasured else ""
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
 
 
-def _foreseen(run: RunStatus, point: PointStatus) -> Foreseen:
-    return kind_for(point.point).foreseen(run.folder, point.point)
-
-
 def _memory(run: RunStatus, full: Sequence[PointStatus]) -> ResourceNeed:
-    known = [found.memory for point in full if (found := _by_policy(run, point))]
-    if len(known) < len(full):
-        return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
-    size, held = max(known), 0  # the most RAM of a try with this number of processes, also before the run
-    for point in full:
+    size, held = max(_by_policy(run, point).memory for point in full), 0
+    for point in full:  # the most RAM of a try with this number of processes, also before the run
         processes = (point.point.workers, point.point.gpus)
         done = (one for one in run.points if one.outcome is Outcome.OK)
         alike = (one for one in done if (one.point.workers, one.point.gpus) == processes)
-        sizes = (_foreseen(run, point).peak_bytes, *(held_in(one.counts) for one in (point, *alike)))
-        held = max(held, *(size or 0 for size in sizes))
+        foreseen = kind_for(point.point).foreseen(run.folder, point.point).peak_bytes
+        held = largest((held, foreseen, *(held_in(one.verdict) for one in (point, *alike)))) or 0
     if held and size < (wanted := memory_request(held)):
         room = f"{100 * (MEMORY_FACTOR - 1):.0f} % more, at least {format_size(LEAST_ROOM_BYTES)}"
         because = f"{format_memory(held)} were measured; {room}"
@@ -299,17 +286,15 @@ def _memory(run: RunStatus, full: Sequence[PointStatus]) -> ResourceNeed:
     return ResourceNeed(MEMORY, format_size(size), "the memory that the policy requests next")
 
 
-def _by_policy(run: RunStatus, point: PointStatus) -> Resources | None:
-    """Return what the policy gives a point now; ``None`` if the spec cannot be read."""
+def _by_policy(run: RunStatus, point: PointStatus) -> Resources:
+    """Return what the policy gives a point now."""
     from jobkit.spec.sweep_spec import load_spec  # here: only a point that lacked something needs the spec
 
     every = given_to(run)
     given = every.get(point.task, ())
-    try:
-        spec = load_spec(run.folder / SPEC_FILE, given)
-    except JobkitError:
-        return None
-    return changed(spec, scaled_request(spec.policy, comparable_tries(point, every, given))).resources
+    spec = load_spec(run.folder / SPEC_FILE, given)
+    change = scaled_request(spec.policy, comparable_tries(point, every, given))
+    return changed_resources(spec.resources, change)
 
 
 _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
@@ -440,7 +425,7 @@ def _run_again(run: RunStatus, typed: str) -> Iterator[Step]:
                 f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX
             )
         if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-            steps = remedy(outcome, failed[0].counts.evidence, run=typed, point=failed[0].point)
+            steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point)
             yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
         does = _resumes(run, without=len(copied))
         kinds = {str(point.outcome) for point in failed if point not in (*limited, *copied)}

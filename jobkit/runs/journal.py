@@ -204,12 +204,12 @@ def _number(value: object) -> int:
 
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive its client for so long; clocks of login nodes may differ by it."""
-MOST_TASKS = 1_000_000  # a line with more tasks, or with numbers far beyond, is damaged: no array is so long
+MOST_TASKS = 1_000_000  # a line with more tasks is damaged: no array is so long
 
 
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
     event = parse_object(line, where)
-    if not isinstance(event.get("event"), str) or not 0 <= _number(event.get("round")) <= MOST_TASKS:
+    if not isinstance(event.get("event"), str):
         raise JobkitError(f"{where}: not an event of the journal")
     try:
         return event, _submission(run, event) if event["event"] == "submitted" else None
@@ -220,9 +220,6 @@ def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission
 def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
     listed = str(event.get("list") or "")
     first, last = int(event["first"]), int(event["last"])
-    numbers = [first, last, *(int(event.get(name) or 0) for name in ("offset", "round"))]
-    if any(abs(number) > MOST_TASKS * MOST_TASKS for number in numbers):
-        raise ValueError(f"a number of {max(map(abs, numbers)):.0e}")
     if last - first >= MOST_TASKS:
         raise ValueError(f"{last - first + 1:,} tasks")
     return Submission(

@@ -10,7 +10,6 @@ import platform
 import shlex
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
@@ -537,8 +536,6 @@ def status_of_copy(folder: Path, answer: Mapping[str, Any]) -> RunStatus:
 def _run_status(run: OpenRun, now: datetime) -> RunStatus:
     done = run.accounts.journal
     tasks = {index: task_of(run, index) for index in run.results}
-    numbers = Counter(task for task in tasks.values() if task)
-    shared = frozenset(task for task, points in numbers.items() if points > 1)
     points = []
     for index, result in run.results.items():
         task = tasks[index]
@@ -553,7 +550,6 @@ def _run_status(run: OpenRun, now: datetime) -> RunStatus:
             task=task,
             queued=queued,
             vanished=tuple(not_started(result.point, run.accounts, earlier) for earlier in gone),
-            shared_tasks=shared,
             silent=run.silent[task.scheduler].message if task and task.scheduler in run.silent else "",
             now=now,
         )

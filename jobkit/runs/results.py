@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +17,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
 from jobkit.core.frozen import frozen
 from jobkit.core.json_codec import from_dict
-from jobkit.core.knobs import CPU, CUT_BY, FP32, LOAD_KNOBS, PRECISION, SPEC_KNOBS, TIMING, Value, sort_key
+from jobkit.core.knobs import CPU
 from jobkit.core.measurements import NOT_ATTRIBUTABLE, Energy
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.core.units import format_count, format_walltime, moment
@@ -67,8 +64,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             again = later[task] > 0 and own[later[task] - 1].restart > tried.restart
             known = replace(known, requeued=again)
             later[task] += 1
-        # The job of a search runs many points, but on this machine none does.
-        alone = known.here or (not known.packed and point.kind.own_task)
+        alone = _is_alone(known, point)
         tried = replace(tried, task=task, node=_node(tried, account), account=account, alone=alone)  # noqa: PLW2901
         decided = _with_log(decide_outcome(tried, known), log_path(Path(home).parents[1], point, task))
         yield _with_walltime(decided, accounts)
@@ -97,14 +93,19 @@ def _task_facts(accounts: Accounts, task: JobTask | None, *, superseded: bool) -
     )
 
 
+def _is_alone(task: TaskFacts, point: Point) -> bool:
+    """Return whether a task runs no other point: the job of a search does, but not on this machine."""
+    return task.here or (not task.packed and point.kind.own_task)
+
+
 def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None) -> Try:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
     if task is None:
         return Try(number=0, evidence="not submitted")
-    account = accounts.runs.get(task, (None,))[-1]
-    tried = Try(number=0, task=task, node=account.node if account else "", account=account)
-    tried = decide_outcome(tried, _task_facts(accounts, task, superseded=False))
+    account, known = accounts.runs.get(task, (None,))[-1], _task_facts(accounts, task, superseded=False)
+    node, alone = account.node if account else "", _is_alone(known, point)
+    tried = decide_outcome(Try(number=0, task=task, node=node, account=account, alone=alone), known)
     if account is None and tried.outcome is not Outcome.CANCELLED:
         evidence = f"{task.scheduler} job {task.job_id}, task {task.task}: {tried.evidence}"
         return tried.ended(tried.outcome, evidence)
@@ -227,14 +228,9 @@ def read_run(folder: Path) -> Run:
 
 def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
     """Return points whose energy is not attributable if others ran on the GPU at the same time."""
-    measured = [result.record for result in results if result.record]
-    if not any(record.energy for record in measured):
-        return tuple(results)
-    numbers = iter(overlaps(measured))
     points = []
-    for result in results:
-        counts, record, tries = result.counts, result.record, result.all_tries
-        others = next(numbers) if record else None
+    for result, others in zip(results, overlaps([result.record for result in results]), strict=True):
+        counts, record, tries = result.verdict, result.record, result.all_tries
         if others and record and record.energy:
             counted = replace(counts, record=replace(record, energy=attributed(record.energy, others)))
             tries = tuple(counted if tried is counts else tried for tried in tries)
@@ -307,8 +303,8 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
     """Return the batches of the tries that count, by point id, if memory on a GPU was measured by them."""
     found: dict[str, list[Batch]] = {}
     for result in results:
-        if result.chosen and result.record and result.point.device != CPU:
-            found.setdefault(result.point.point_id, []).extend(layout.read_batches(result.chosen.folder)[0])
+        if result.record and result.point.device != CPU:
+            found.setdefault(result.point.point_id, []).extend(layout.read_batches(result.verdict.folder)[0])
     return found
 
 
@@ -327,135 +323,6 @@ def runs_below(path: Path) -> Iterator[Path]:
                 yield entry
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-Rows = frozenset[tuple[str, ...]]  # the entities of a text: the rows of ``entities.tsv``
-NOT_COMPARED = (
-    "jobkit compared no entities with those of fp32: none were found, or no point with fp32 has succeeded"
-)
-OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
-
-
-@frozen
-class Agreement:
-    """The entities of a point, compared with those of fp32."""
-
-    entities: int  # how many it found
-    # entities in one of the two only; an entity with other offsets or another label counts twice
-    differ: int
-    f1: float  # 2 x common / (its own + those of fp32)
-
-
-def sweeps_precision(settings: Iterable[Mapping[str, Value]]) -> bool:
-    words = {word for setting in settings if isinstance(word := setting.get(PRECISION), str)}
-    return len(words) > 1
-
-
-def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
-    """Return the agreement of each point of a run that succeeded, by index.
-
-    A point is compared with the first fp32 point of the same setting, or else with the first fp32 point of
-    all. Empty if the run sweeps no precision, or no fp32 point has succeeded; without points that have no
-    entities to compare, as those of vectors.
-    """
-    well = [point for point in points if point.outcome is Outcome.OK and not point.point.trial]
-    if not sweeps_precision(point.point.params for point in points):
-        return {}
-    found = {point.point.index: rows for point in well if (rows := _entities(point)) is not None}
-    references: dict[OtherKnobs, Rows] = {}
-    for point in well:
-        if point.point.precision == FP32 and point.point.index in found:
-            references.setdefault(_without_precision(point), found[point.point.index])
-    if not references:
-        return {}
-    first = next(iter(references.values()))
-    return {
-        point.point.index: compare(rows, reference)
-        for point in well
-        for reference in [references.get(_without_precision(point), first)]
-        if (rows := found.get(point.point.index)) is not None and (rows or reference)
-    }
-
-
-_CUTS = {*LOAD_KNOBS, *CUT_BY, *TIMING}  # what cuts the text and changes no result, or only by rounding
-_KEYS = {knob.name for knob in SPEC_KNOBS}
-Counts = Mapping[Value, list[int]]  # of each value of a knob: how many rows its points found
-
-
-def changing_knobs(points: Iterable[PointResult]) -> dict[str, Counts]:
-    """Return the knobs of a user's workload whose values found other rows, with the numbers of rows.
-
-    If the rows depend on how the text is cut, too, their numbers decide.
-    """
-    found: dict[int, tuple[int, int]] = {}
-    well = [one for one in points if one.outcome is Outcome.OK and one.point.kind.swept]
-    well = [one for one in well if one.point.workload_folder is not None and not one.point.command]
-    changing: dict[str, Counts] = {}
-    for knob in sorted({name for one in well for name in one.point.params} - {*_CUTS, *_KEYS}):
-        if len({one.point.params.get(knob) for one in well}) == 1:
-            continue
-        alike: dict[Hashable, dict[Value, set[tuple[int, int]]]] = defaultdict(lambda: defaultdict(set))
-        counts: dict[Value, set[int]] = defaultdict(set)
-        found = found or {one.point.index: rows for one in well if (rows := _rows_found(one))}
-        for point in (one.point for one in well if knob in one.point.params and one.point.index in found):
-            value, rows = point.params[knob], found[point.index]
-            rest = frozenset(item for item in point.params.items() if item[0] not in {knob, *_CUTS})
-            alike[rest][value].add(rows)
-            counts[value].add(rows[0])
-        if any(_apart([*groups.values()]) for groups in alike.values()):
-            changing[knob] = {value: sorted(counts[value]) for value in sorted(counts, key=sort_key)}
-    return changing
-
-
-def _apart(groups: Sequence[set[tuple[int, int]]]) -> bool:
-    """Return whether groups of results differ by more than the results of a group do."""
-    if all(len(group) == 1 for group in groups):
-        return len(set().union(*groups)) > 1
-    ranges = sorted((min(group)[0], max(group)[0]) for group in groups)
-    return any(before[1] < after[0] for before, after in pairwise(ranges))
-
-
-def changing_words(changing: Mapping[str, Counts]) -> list[str]:
-    """Return in words what each knob changes: ``shortest changes the result (756 rows at 3, 153 at 8)``."""
-    lines = []
-    for knob, counts in changing.items():
-        same = len({number for numbers in counts.values() for number in numbers}) == 1
-        parts: list[str] = []
-        for value, (least, *more) in counts.items():
-            most = f" to {more[-1]:,}" if more else ""
-            parts.append(f"{least:,}{most}{'' if parts else ' rows'} at {value}")
-        lines.append(f"{knob} changes the result ({', '.join(parts)}{', but other rows' * same})")
-    return lines
-
-
-def _rows_found(result: PointResult) -> tuple[int, int] | None:
-    """Return how many rows a point found, and a number that equal rows share; ``None`` if not known."""
-    summary = result.record.summary if result.record else None
-    if summary and summary.rows is not None:
-        return summary.rows, summary.rows_sum or 0
-    entities = _entities(result)
-    return None if entities is None else (len(entities), hash(entities))
-
-
-def compare(entities: Rows, reference: Rows) -> Agreement:
-    f1 = 2 * len(entities & reference) / (len(entities) + len(reference))
-    return Agreement(len(entities), len(entities ^ reference), f1)
-
-
-def _without_precision(point: PointResult) -> OtherKnobs:
-    return tuple(sorted((name, value) for name, value in point.point.params.items() if name != PRECISION))
-
-
-def _entities(point: PointResult) -> Rows | None:
-    """Return the entities of the try that counts; ``None`` if they cannot be read."""
-    if point.chosen is None:
-        return None
-    try:
-        text = read_text(Path(point.chosen.folder) / layout.ENTITIES_FILE)
-        _, *rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab")
-    except (OSError, ValueError, csv.Error):
-        return None
-    return frozenset(map(tuple, rows))
 
 
 def overlaps(records: Sequence[Record | None]) -> list[int | None]:

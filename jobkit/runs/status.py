@@ -60,7 +60,7 @@ class RunKind:
     subject = "the run"  # what a job plans: the points are its parts
     untabled = ""  # why no table has its points; empty if tables have them
     again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
-    anew = "jobkit sweep SPEC"  # what runs them with changed files
+    new_run = "jobkit sweep SPEC"  # what runs them with changed files
     # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 
@@ -186,33 +186,23 @@ class PointResult:
         return self.all_tries[0]
 
     @property
-    def counts(self) -> Try:
+    def verdict(self) -> Try:
         """The try that counts (`jobkit.runs.tries.try_that_counts`), begun or not."""
         return try_that_counts(self.all_tries)
 
     @property
-    def chosen(self) -> Try | None:
-        """The try that counts; ``None`` if it has not begun."""
-        return self.counts if self.counts.number else None
-
-    @property
     def record(self) -> Record | None:
         """The record of the try that counts; ``None`` if it left none."""
-        return self.counts.record
-
-    @property
-    def verdict(self) -> Try:
-        """The try that counts, as the Python API calls it: its ``outcome``, and its ``evidence``."""
-        return self.counts
+        return self.verdict.record
 
     @property
     def outcome(self) -> Outcome | None:
-        return self.counts.outcome
+        return self.verdict.outcome
 
     @property
     def node(self) -> str:
         """Where the try that counts ran, as far as is known, else empty."""
-        return self.counts.node
+        return self.verdict.node
 
 
 def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
@@ -253,7 +243,7 @@ def standing_of(
     """Return where a point stands by its tries, by its last ``task`` and by what the queue holds of that."""
     packed = task in accounts.packed
     # A try by hand is no answer while the scheduler has the point.
-    by_hand = result.counts.by_hand and queued is not None
+    by_hand = result.verdict.by_hand and queued is not None
     if result.outcome in result.point.kind.answers and not by_hand:
         return PointStanding.DONE
     if queued is not None and queued.state is State.ERROR:
@@ -345,7 +335,6 @@ class PointStatus(PointResult):
     task: JobTask | None = None  # it was last submitted as; ``None`` if it never was
     queued: Queued | None = None  # what the queue holds of that task
     vanished: tuple[Try, ...] = ()  # the ends of earlier tasks of it that left no try, the oldest first
-    shared_tasks: frozenset[JobTask] = frozenset()  # of the run, the tasks that run several points
     silent: str = ""  # why its scheduler reports nothing of it; empty if it answers
     now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
@@ -380,7 +369,7 @@ class PointStatus(PointResult):
     @property
     def why(self) -> str:
         """What led to its outcome, or why it waits; empty if there is nothing to report."""
-        evidence = self.counts.evidence
+        evidence = self.verdict.evidence
         if self.standing in ENDINGS:
             return "" if self.outcome is Outcome.OK else evidence
         if self.task is None or self.standing is PointStanding.MISSING:
@@ -401,9 +390,9 @@ class PointStatus(PointResult):
         task, since its try began, by the node's clock.
         """
         if self.standing is not PointStanding.RUNNING:
-            return self.elapsed_of(self.counts) if self.standing in ENDINGS else None
+            return elapsed_s(self.verdict) if self.standing in ENDINGS else None
         queued = self.queued
-        if queued is None or not queued.task or self.task in self.shared_tasks:
+        if queued is None or not queued.task or not self.verdict.alone:
             begin = next((tried.begin for tried in self.tries), None)
             began = moment(begin.at) if begin else None
         elif queued.elapsed_s is not None:
@@ -412,12 +401,9 @@ class PointStatus(PointResult):
             began = moment(queued.start_at)
         return max(0.0, (self.now - began).total_seconds()) if began else None
 
-    def elapsed_of(self, tried: Try) -> float | None:
-        return elapsed_s(tried, shared=tried.task in self.shared_tasks)
-
     @property
     def progress(self) -> Progress | None:
-        runs = self.standing is PointStanding.RUNNING and not self.counts.by_hand
+        runs = self.standing is PointStanding.RUNNING and not self.verdict.by_hand
         return progress_of(self.batches) if runs else None
 
     @property
@@ -425,8 +411,7 @@ class PointStatus(PointResult):
         """How long it takes; no time for a point whose outcome does not apply to other points."""
         done = self.standing is PointStanding.DONE
         measured = self.outcome is Outcome.OK and self.point.kind.main
-        shared = self.counts.task in self.shared_tasks
-        elapsed_s = task_s(self.counts, shared=shared) if done else self.elapsed_s
+        elapsed_s = task_s(self.verdict) if done else self.elapsed_s
         left_s = self.progress.left_s if self.progress else None
         return Pace(
             setting=repr(sorted(self.point.params.items())),
@@ -454,7 +439,7 @@ class JobStatus:
 
     submission: Submission
     state: str  # ``ended``, or a state of points
-    evidence: str = ""  # why it waits, or how it ended
+    why: str = ""  # it waits, or how it ended
     queued: Queued | None = None
 
 
@@ -577,11 +562,11 @@ class RunStatus:
         for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(PointStanding.UNSETTLED))
-                evidence = explain_wait(submission.scheduler, queued, self.now)
+                why = explain_wait(submission.scheduler, queued, self.now)
             else:
-                evidence = self.ends.get(first_task(submission), "")
-                state = ENDED if evidence else str(PointStanding.UNSETTLED)
-            jobs.append(JobStatus(submission=submission, state=state, evidence=evidence, queued=queued))
+                why = self.ends.get(first_task(submission), "")
+                state = ENDED if why else str(PointStanding.UNSETTLED)
+            jobs.append(JobStatus(submission=submission, state=state, why=why, queued=queued))
         return jobs
 
     @cached_property
@@ -612,7 +597,7 @@ class RunStatus:
         by_id = {point.point.point_id: point for point in self.points}
         spans = []
         for point in self.points:
-            exit_ = point.counts.exit if point.outcome is Outcome.PRUNED else None
+            exit_ = point.verdict.exit if point.outcome is Outcome.PRUNED else None
             cause = by_id.get(exit_.because) if exit_ else None
             if cause is None:
                 continue
@@ -651,7 +636,7 @@ def given_to(run: RunStatus) -> dict[JobTask | None, tuple[str, ...]]:
 
 def history(point: PointStatus) -> tuple[Try, ...]:
     """Return the tries of a point, the oldest first, tasks that left none included."""
-    last = (point.counts,) if point.task and not point.counts.number else ()
+    last = (point.verdict,) if point.task and not point.verdict.number else ()
     return (*point.vanished, *reversed(point.tries), *last)
 
 
@@ -664,14 +649,13 @@ def count_by_state(run: RunStatus) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
     if not run.points:
         return f"{run.kind.subject} is not planned yet"
-    words = [str(state) for state in PointStanding]
-    words.insert(words.index(PointStanding.FAILED) + 1, CANCELLED)
-    words.insert(words.index(PointStanding.RUNNING) + 1, SUSPENDED)
-    words.append(TEST_CANCELLED)
+    done, failed, running, *others = map(str, PointStanding)
+    words = (done, failed, CANCELLED, running, SUSPENDED, *others, TEST_CANCELLED)
+    counts = run.counts
     parts = [
-        f"{run.counts[word]:,} {word}{why_failed(run) if word == PointStanding.FAILED else ''}"
+        f"{counts[word]:,} {word}{why_failed(run) if word == failed else ''}"
         for word in words
-        if run.counts[word]
+        if counts[word]
     ]
     return f"{format_count(len(run.points), run.noun)}: {', '.join(parts)}"
 

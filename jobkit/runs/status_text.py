@@ -47,7 +47,7 @@ from jobkit.runs.status import (
     kind_of,
     overdue,
 )
-from jobkit.runs.tries import Progress, Try, log_path, progress_of_try
+from jobkit.runs.tries import Progress, Try, elapsed_s, log_path, progress_of_try
 from jobkit.runs.which_run import find_run, glance, is_run, known_runs, remembered, start
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import JobId, Queued, Remedy
@@ -102,7 +102,7 @@ def _about(run: RunStatus) -> Iterator[str]:
         yield plain(
             f"the end of the run is not known; running longer than other points, without a report: {names}"
         )
-    landed = Counter(queue for point in run.points if (queue := point.counts.queue))
+    landed = Counter(queue for point in run.points if (queue := point.verdict.queue))
     if len(landed) > 1:
         counts = ", ".join(f"{number:,} in {queue}" for queue, number in landed.most_common())
         yield plain(f"they landed: {counts}")
@@ -248,22 +248,22 @@ def job_line(run: RunStatus, job: JobStatus) -> str:
             return ""
     stands: dict[str, str] = {
         PointStanding.RUNNING: "is running",
-        PointStanding.STUCK: f"is stuck: {job.evidence}",
+        PointStanding.STUCK: f"is stuck: {job.why}",
         PointStanding.UNSETTLED: "has left the queue; how it ended is not known yet",
     }
     if ended:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
-        words = f"has ended ({job.evidence})" if job is last else ""
+        words = f"has ended ({job.why})" if job is last else ""
     elif sent.scheduler in run.silent:
         words = ""
     elif job.state in stands:
         words = stands[job.state]
     elif plans:
-        words = f"waits: {job.evidence}" if job.evidence else "waits"
+        words = f"waits: {job.why}" if job.why else "waits"
     elif blocked:
         words = f"{begins}, so a person must release them first"
     else:
-        words = f"waits though the {run.noun}s have ended: {job.evidence}" if idle else begins
+        words = f"waits though the {run.noun}s have ended: {job.why}" if idle else begins
     return words and f"job {sent.job}, which {PURPOSES[sent.role]}, {words}"
 
 
@@ -295,7 +295,7 @@ def render_point(run: RunStatus, point: PointStatus, folder: str) -> str:
 
 def listed_tries(point: PointStatus) -> tuple[Try, ...]:
     """Return the tries of a point, the latest first, tasks that left none included as number 0."""
-    waits = () if point.counts.number else (point.counts,)
+    waits = () if point.verdict.number else (point.verdict,)
     begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.number)
     return (*waits, *begun, *reversed(point.vanished))
 
@@ -318,7 +318,7 @@ def _describe_try(run: RunStatus, point: PointStatus, tried: Try) -> Iterator[st
     below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
         "because": f"another try decided the {point.point.kind.noun}" if decided else tried.evidence,
-        "ran": _ran(tried, point.elapsed_of(tried)),
+        "ran": _ran(tried, elapsed_s(tried)),
         "queue": tried.queue if "," in run.requested.queue else "",
         "batches": far_words(progress, over=over) if progress else "",
         **_source(tried),
@@ -381,7 +381,7 @@ def next_steps(run: RunStatus, point: PointStatus, folder: str) -> Sequence[Step
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
     elif point.standing in ENDINGS:
         outcome = point.outcome or Outcome.LOST
-        found += remedy(outcome, point.counts.evidence, run=typed, point=point.point, alone=True)
+        found += remedy(outcome, point.verdict.evidence, run=typed, point=point.point, alone=True)
     listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
     if point.tries and log.command not in {step.command for step in listed}:
         listed.append(log)
@@ -414,7 +414,7 @@ def run_json(run: RunStatus, folder: str) -> Json:
                 "scheduler": job.submission.scheduler,
                 "job": job.submission.job.id,
                 "state": job.state,
-                "why": job.evidence,
+                "why": job.why,
             }
             for job in run.jobs
         ],
@@ -434,8 +434,8 @@ def point_json(run: RunStatus, point: PointStatus, *, with_tries: bool = False) 
         "state": point.state,
         "standing": str(point.standing),
         "outcome": point.outcome,
-        "provisional": point.counts.provisional,
-        "evidence": point.counts.evidence,
+        "provisional": point.verdict.provisional,
+        "evidence": point.verdict.evidence,
         "why": _why(run, point),
         **_task(point.task),
         "start_at": point.queued.start_at or None if point.queued else None,
@@ -461,7 +461,6 @@ def _progress(progress: Progress | None) -> Json:
 
 
 def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
-    account = tried.account
     return {
         "try": tried.number,
         "outcome": tried.outcome,
@@ -469,13 +468,13 @@ def _try(run: RunStatus, point: PointStatus, tried: Try) -> Json:
         "evidence": tried.evidence,
         **_task(tried.task),
         "node": tried.node or None,
-        "elapsed_s": _finite(point.elapsed_of(tried)),
+        "elapsed_s": _finite(elapsed_s(tried)),
         **_progress(progress_of_try(tried)),
         "exit_status": tried.exit.status if tried.exit else None,
         "stage": tried.exit.stage if tried.exit else None,
         "message": tried.exit.message if tried.exit else None,
         "scratch": tried.exit.scratch or None if tried.exit else None,
-        "accounting": account.evidence if account else None,
+        "accounting": tried.account.evidence if tried.account else None,
         "log": log_of(run, point, tried) or None,
         "folder": tried.folder or None,
         "files": sorted(names(tried.folder)) if tried.folder else [],

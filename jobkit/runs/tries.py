@@ -282,19 +282,19 @@ def log_path(run: Path, point: Point, task: JobTask | None) -> Path | None:
     return run / layout.LOGS_FOLDER / name if name else None
 
 
-def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
+def elapsed_s(tried: Try) -> float | None:
     """Return how long an ended try took: by its record, else by the accounting of a task of its own."""
-    return worker_s(tried.record) if tried.record else _account_s(tried, shared=shared)
+    return worker_s(tried.record) if tried.record else _account_s(tried)
 
 
-def task_s(tried: Try, *, shared: bool = False) -> float | None:
+def task_s(tried: Try) -> float | None:
     """Return how long an ended try took in all, staging and environment included.
 
     It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when they
     were written, by the clock of the file system; in a copied run folder, what ``begin`` holds reports when
     the job began, to a second.
     """
-    begin, spans = Path(tried.folder, layout.BEGIN_FILE), [_account_s(tried, shared=shared)]
+    begin, spans = Path(tried.folder, layout.BEGIN_FILE), [_account_s(tried)]
     with suppress(OSError):
         if tried.folder:
             spans.append(Path(tried.folder, layout.EXIT_FILE).stat().st_mtime - begin.stat().st_mtime)
@@ -314,8 +314,8 @@ def timed(tried: Try) -> Record | None:
     return replace(record, task_s=task_s(tried), accounted_rss_bytes=rss) if record else None
 
 
-def _account_s(tried: Try, *, shared: bool) -> float | None:
-    return None if shared or tried.account is None or not tried.alone else tried.account.elapsed_s
+def _account_s(tried: Try) -> float | None:
+    return tried.account.elapsed_s if tried.account and tried.alone else None
 
 
 def worker_s(record: Record) -> float | None:
@@ -362,9 +362,9 @@ def progress_of_try(tried: Try) -> Progress | None:
     return progress_of(layout.read_batches(tried.folder)[0]) if tried.folder else None
 
 
-def whole_s(tried: Try, *, shared: bool) -> float | None:
+def whole_s(tried: Try) -> float | None:
     """Return how long all the work of a try takes at its pace; ``None`` if that is not known."""
-    progress, spent_s = progress_of_try(tried), task_s(tried, shared=shared)
+    progress, spent_s = progress_of_try(tried), task_s(tried)
     if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
         return None
     at_once = max(1.0, progress.work_s / spent_s)  # of several workers

@@ -130,7 +130,7 @@ class Failures:
     def lines(self, run: RunStatus) -> Iterator[str]:
         """Yield a line for each point that has failed since: its outcome, and what led to it."""
         for point in run.points:
-            key = (point.point.index, point.counts.number, point.task)
+            key = (point.point.index, point.verdict.number, point.task)
             if point.failed and key not in self._known:
                 self._known.add(key)
                 evidence = point.why.removeprefix("exit file: ")
@@ -220,8 +220,8 @@ class ProgressBars:
         (run,) = read_status([self._run_dir], ask=ask)
         self.refresh(run)
 
-    def refresh(self, run: RunStatus) -> set[int]:
-        """Show the state of a run; return the points that have not ended yet."""
+    def refresh(self, run: RunStatus) -> None:
+        """Show the state of a run."""
         planned = [point.point.index for point in run.points if point.point.kind.replanned]
         if planned:  # a plan may replace some, and add others
             self._left = {index for index in planned if index in self._left or index > self._last}
@@ -240,12 +240,7 @@ class ProgressBars:
             self._print_once(f"next: {step.command}  {step.does}")
         ended, far = self._far(run)
         self._bars.update(self._all, completed=ended, total=len(self._counted), unit=f"{far}{why}")
-        self._draw()
-        return set(self._left)
-
-    def _draw(self) -> None:
-        """Show bars and lines below the cell of a notebook, in the place of those before."""
-        if self._cell:
+        if self._cell:  # bars and lines below the cell of a notebook replace those before
             with self._console.capture() as bars:
                 self._console.print(self._bars.get_renderable())
             text = bars.get() + self._below.getvalue()
@@ -329,7 +324,11 @@ def until_done(
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in itertools.chain(waits or pauses(FIRST_POLL_S, SLOWEST_POLL_S), [0]):
-            run, over = look() if look else _look(run_dir, policy, submits=submits)
+            if look:
+                run, over = look()
+            else:
+                (run,) = read_status([run_dir])
+                over = is_over(run, policy, submits=submits)
             progress.refresh(run)
             if over:
                 break
@@ -337,11 +336,6 @@ def until_done(
     if over and not run.silent and not look:
         record_accounting(run)
     return run
-
-
-def _look(run_dir: Path, policy: Policy, *, submits: bool) -> tuple[RunStatus, bool]:
-    (run,) = read_status([run_dir])
-    return run, is_over(run, policy, submits=submits)
 
 
 def until_time(timeout_s: float | None, poll_s: float | None) -> Iterator[float]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import frozen
+from jobkit.core.units import format_count
 from jobkit.schedulers.parsed_script import IsFolder, LintFinding, read_script
 from jobkit.schedulers.registry import SCHEDULERS
 
@@ -65,5 +66,5 @@ def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str
 
 def summary(scripts: Sequence[Linted]) -> str:
     found = sum(len(script.findings) for script in scripts)
-    what = f"{found} finding{'' if found == 1 else 's'}" if found else "nothing found"
-    return f"{what} in {len(scripts)} script{'' if len(scripts) == 1 else 's'}"
+    what = format_count(found, "finding") if found else "nothing found"
+    return f"{what} in {format_count(len(scripts), 'script')}"

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import chain
 
 from jobkit.core.paths import user_name
@@ -229,16 +228,12 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks before a submission; ``-w v`` uses up a job id."""
+    del request
     return (
-        queue_check(
-            sge_survey.QUEUES, sge_survey.queues, request, sge_survey.QUEUE, limit=sge_survey.WALLTIME
-        ),
-        Check(sge_survey.RESOURCES, partial(_resource_refusal, request)),
-        Check(sge_survey.INSTANCES, partial(_slots_refusal, request)),
-        Check(
-            ("qsub", "-w", "v", *OVER_DEFAULTS, *submit_words(script, array)),
-            partial(_verify_refusal, request),
-        ),
+        queue_check(sge_survey.QUEUES, sge_survey.queues, sge_survey.QUEUE, limit=sge_survey.WALLTIME),
+        Check(sge_survey.RESOURCES, _resource_refusal),
+        Check(sge_survey.INSTANCES, _slots_refusal),
+        Check(("qsub", "-w", "v", *OVER_DEFAULTS, *submit_words(script, array)), _verify_refusal),
     )
 
 

@@ -218,24 +218,16 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks; ``--test-only`` answers on stderr, good or bad, and uses up a job id (measured)."""
     span = f"--array={array.first}-{array.last}"
     tested = f'{shlex.join(slurm_survey.STATES)}; exec sbatch --test-only "$@"'
-    asked = [
-        queue_check(NODES, partitions, request, PARTITION, nodes=True),
-        Check(
-            ("sh", "-c", tested, "sbatch", *array.option_words, span, script),
-            partial(_test_refusal, request),
-            partial(_test_outlook, request),
-        ),
-    ]
+    trial = ("sh", "-c", tested, "sbatch", *array.option_words, span, script)
     charged = ("sh", "-c", f"scontrol -o show partition; {slurm_survey.ASSOCIATIONS}", user_name())
-    asked.append(Check(charged, partial(_charge_refusal, request)))
-    reservations = ("scontrol", "-o", "show", "reservation")
-    asked.append(Check(reservations, lambda _: None, partial(_before_maintenance, request)))
-    show = ("sacctmgr", "-n", "-P", "show")
-    if request.qos:
-        asked.append(
-            Check((*show, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
-        )
-    return tuple(asked)
+    asked = (
+        queue_check(NODES, partitions, PARTITION, nodes=True),
+        Check(trial, _test_refusal, _test_outlook),
+        Check(charged, _charge_refusal),
+        Check(("scontrol", "-o", "show", "reservation"), protocol.nothing, _before_maintenance),
+    )
+    qos = Check(("sacctmgr", "-n", "-P", "show", "qos", "format=Name"), _qos_refusal)
+    return (*asked, qos) if request.qos else asked
 
 
 def _down(request: JobRequest, answer: Completed) -> str:
@@ -293,10 +285,10 @@ def _charge_refusal(request: JobRequest, answer: Completed) -> str | None:
     return "\n".join(map(str, faults)) or None
 
 
-def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
-    """Refuse a name that is not in a list; ``None`` without a list, as with accounting off."""
-    known = set(answer.stdout.split()) if answer.ok else set()
-    return str(no_such(kind, name, known, key)) if known and name not in known else None
+def _qos_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Refuse a QOS that is not in the list; with accounting off there is none."""
+    known, qos = answer.stdout.split() if answer.ok else [], request.qos or ""
+    return str(no_such("QOS", qos, known, "resources.qos")) if known and qos not in known else None
 
 
 _QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j|%P|%u|%V"

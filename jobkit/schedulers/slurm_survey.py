@@ -89,6 +89,9 @@ def parse_survey(answers: Answers) -> Survey:
     known = {
         name: replace(one, down=now.get(name, one).down) for name, one in partitions(nodes or "").items()
     }
+    if (access := text_of(answers, "partitions")) is not None:
+        rows = shown("Partition", access)
+        known = {name: opened(queue, rows.get(name)) for name, queue in known.items()}
     limits = text_of(answers, CONFIG) or ""
     pairs = (line.partition("=") for line in limits.splitlines())
     config = {name.strip(): value.strip() for name, sign, value in pairs if sign}
@@ -101,7 +104,7 @@ def parse_survey(answers: Answers) -> Survey:
         version=(text_of(answers, "version") or "").rpartition(" ")[2].strip(),  # slurm 23.11.4
         trouble=silent.get(CONTROLLER, ""),
         cluster=config.get("ClusterName", ""),
-        queues=None if nodes is None else _with_access(known, text_of(answers, "partitions")),
+        queues=None if nodes is None else tuple(known.values()),
         limits=limits,
         keeping=_keeping(answers, config),
         accounts=None if charged is None else tuple(one.account for one in charged),
@@ -176,14 +179,6 @@ def _joined(first: Queue, other: Queue) -> Queue:
         cpus=max(filter(None, (first.cpus, other.cpus)), default=None),
         memory_bytes=max(filter(None, (first.memory_bytes, other.memory_bytes)), default=None),
     )
-
-
-def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, ...]:
-    """Return the partitions with the users that ``scontrol -o show partition`` allows."""
-    if text is None:
-        return tuple(known.values())
-    rows = shown("Partition", text)
-    return tuple(opened(queue, rows.get(name)) for name, queue in known.items())
 
 
 def shown(kind: str, text: str) -> dict[str, dict[str, str]]:

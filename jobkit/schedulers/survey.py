@@ -236,7 +236,6 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
 def queue_check(
     argv: tuple[str, ...],
     read: Callable[[str], Mapping[str, Queue]],
-    request: JobRequest,
     noun: str,
     *,
     limit: str = "",
@@ -247,7 +246,7 @@ def queue_check(
     ``read`` reads the queues from the answer to ``argv``; ``nodes`` is whether it finds their nodes, too.
     """
 
-    def refusal(answer: Completed) -> str | None:
+    def refusal(request: JobRequest, answer: Completed) -> str | None:
         if not answer.ok:
             return None  # then the scheduler's own check and the submission find it
         asked = asked_for(request.queue, read(answer.stdout).values(), noun)
@@ -257,7 +256,7 @@ def queue_check(
         faults += [asked.gpu_fault(request), asked.node_fault(request)] if nodes else []
         return "\n".join(map(str, filter(None, faults))) or None
 
-    def outlook(answer: Completed) -> str:
+    def outlook(request: JobRequest, answer: Completed) -> str:
         known = read(answer.stdout).values() if answer.ok else ()
         return asked_for(request.queue, known, noun).never(request, limit)
 

@@ -141,13 +141,13 @@ class Remedy:
 class Check:
     """A question before a submission.
 
-    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook`` returns a
-    forecast, such as the start of the job, or an empty text.
+    ``refusal`` returns why the job of a request would be refused by the answer, or ``None``; ``outlook``
+    returns a forecast, such as the start of the job, or an empty text.
     """
 
     argv: tuple[str, ...]
-    refusal: Callable[[Completed], str | None]
-    outlook: Callable[[Completed], str] = lambda _: ""
+    refusal: Callable[[JobRequest, Completed], str | None]
+    outlook: Callable[[JobRequest, Completed], str] = lambda *_: ""
 
 
 @keyed

@@ -97,14 +97,16 @@ def try_out(subject: Subject, say: Say) -> Probe:
     """Run the workload in a process without network, and return what it found."""
     fields: dict[str, Any] = run_in_child(
         "jobkit.setup.workload_probe:probe",
-        subject.workload,
-        subject.folder,
+        {
+            "name": subject.workload,
+            "folder": subject.folder,
+            "model": subject.model and subject.model.path,
+            "options": subject.model.options if subject.model else {},
+            "device": subject.device,
+            "threads": subject.threads,
+            "queries": subject.queries,
+        },
         paragraphs_of(subject.text),
-        subject.model.path if subject.model else None,
-        subject.model.options if subject.model else {},
-        subject.device,
-        subject.threads,
-        subject.queries,
         say=say,
         what=f"trying workload {subject.workload!r}",
         gpus=subject.device == CUDA,

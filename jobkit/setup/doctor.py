@@ -17,9 +17,8 @@ from pathlib import Path, PurePosixPath
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
 from jobkit.core.frozen import keyed
-from jobkit.core.paths import cache_dir
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import STANZA
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -52,8 +51,6 @@ from jobkit.schedulers.types import ONE_TASK, JobRequest, State
 from jobkit.setup import machine
 from jobkit.setup.findings import (
     ANSWER_FILE,
-    EXAMINED_FILE,
-    Facts,
     Finding,
     Status,
     exit_code,
@@ -317,14 +314,14 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
         asked = [check for check in checks if str(script) in check.argv]
         env = query_environment(case.scheduler)
         answers = [(check, shell.run(check.argv, env=env, timeout_s=20.0)) for check in asked]
-    refused = [text for check, answer in answers if (text := check.refusal(answer))]
+    refused = [text for check, answer in answers if (text := check.refusal(request, answer))]
     if refused:
         hint = "change the site file's `requests` or `options`"
         if any(finding.status is Status.MISSING for finding in findings):
             hint = "fix what is missing above first"
         yield missing("job", "\n".join(refused), hint)
     elif answers:
-        outlook = [text for check, answer in answers if (text := check.outlook(answer))]
+        outlook = [text for check, answer in answers if (text := check.outlook(request, answer))]
         yield fine("job", "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 
@@ -354,8 +351,12 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     ``nodes_tell``: whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    yield machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
-    yield machine.cache(shared=shared)
+    readers = "only you can read them (site file: group_can_read)"
+    if case.site.group_can_read:
+        readers = "your group can read them"
+    place = "--runs-dir FOLDER, or `runs_dir` in the site file"
+    yield machine.folder_of("run folders", case.runs_dir, place, shared=shared, more=f"; {readers}")
+    yield machine.folder_of("cache", cache_dir(), f"export {CACHE_VARIABLE}=FOLDER", shared=shared)
     if case.given:
         yield machine.text(case.spec, case.base)
     if case.program and (program := machine.program_here(case.program, case.staged_program)):
@@ -380,16 +381,9 @@ def python_here(case: Case) -> Iterator[Finding]:
             kept = {name: value for name, value in os.environ.items() if name in names}
             environment = {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
         shell.run(("bash", str(folder / "look.sh")), env=environment, timeout_s=180.0)
-        facts = facts_in(folder)
+        facts = read_facts(folder)
     probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
     yield from check_node(facts, wanted(case, on_node=case.local), probes)
-
-
-def facts_in(folder: Path) -> Facts:
-    """Return the facts that the script left in a folder."""
-    files = (folder / name for name in (ANSWER_FILE, EXAMINED_FILE))
-    answer, examined = (read_text(file) if file.is_file() else "" for file in files)
-    return read_facts(answer, examined)
 
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
@@ -407,7 +401,6 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
-        container=image,
     )
 
 
@@ -468,7 +461,7 @@ def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]
         if now != before:
             say(now)
             before = now
-    facts, seen_at = facts_in(job.run_dir), time.time()
+    facts, seen_at = read_facts(job.run_dir), time.time()
     ran = f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
     found = [fine("job", ran), fine("home", f"the job wrote its answer to {job.run_dir.parent}")]
     end = facts.number("end")

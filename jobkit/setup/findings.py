@@ -1,4 +1,4 @@
-"""The findings of `jobkit doctor`, each with a fix; and the facts that ``doctor.sh`` collects. Pure."""
+"""The findings of `jobkit doctor`, each with a fix; and the facts that ``doctor.sh`` collects."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.frozen import frozen, keyed
+from jobkit.core.files import read_text
+from jobkit.core.frozen import frozen
 from jobkit.core.terminal import next_line, printable, shell_quote, wrap
 
 WIDTH = 100
@@ -19,12 +22,12 @@ STAND_IN = "stand-in"
 
 
 class Status(StrEnum):
-    """The status of a finding; ``unknown`` if it could not be checked."""
+    """The status of a finding."""
 
     OK = "ok"
-    WARNING = "warning"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
+    WARNING = "warning"  # a sweep works, but look at it
+    MISSING = "missing"  # a sweep would not work
+    UNKNOWN = "unknown"  # it cannot be checked from here
 
 
 @frozen
@@ -32,7 +35,7 @@ class Finding:
     """One thing that a sweep needs."""
 
     name: str  # of the thing, in a word or two
-    status: Status
+    status: Status = field(kw_only=True)
     said: str  # what was found, in plain words
     # the command to type or the key to change; empty if nothing is wrong. The lines after the first are
     # commands and are never wrapped.
@@ -40,24 +43,7 @@ class Finding:
     where: str = ""  # its heading: the machine, or the node, that was checked
 
 
-def fine(name: str, message: str) -> Finding:
-    """Return a finding: the thing is as it must be."""
-    return Finding(name, Status.OK, message)
-
-
-def warning(name: str, message: str, hint: str = "") -> Finding:
-    """Return a finding: a sweep works, but look at it."""
-    return Finding(name, Status.WARNING, message, hint)
-
-
-def missing(name: str, message: str, hint: str = "") -> Finding:
-    """Return a finding: a sweep would not work."""
-    return Finding(name, Status.MISSING, message, hint)
-
-
-def unknown(name: str, message: str, hint: str = "") -> Finding:
-    """Return a finding: it cannot be checked from here."""
-    return Finding(name, Status.UNKNOWN, message, hint)
+fine, warning, missing, unknown = (partial(Finding, status=status) for status in Status)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -115,14 +101,12 @@ ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
 
 
-@keyed
+@frozen
 class Facts:
     """The facts about a machine."""
 
-    # the values that the script recorded: ``host``, ``program.rsync``, ``scratch.free``
-    said: Mapping[str, str] = field(default_factory=dict)
-    # the output of `jobkit.worker.examine`; empty if it did not run
-    python: Mapping[str, Any] = field(default_factory=dict)
+    said: Mapping[str, str]  # the values that the script recorded: ``host``, ``scratch.free``
+    python: Mapping[str, Any]  # the output of `jobkit.worker.examine`; empty if it did not run
 
     def number(self, name: str) -> int | None:
         """Return a value as a whole number, ``None`` if it is none."""
@@ -145,15 +129,14 @@ class Facts:
         return self.number(step) == 124
 
 
-def read_facts(answer: str, examined: str) -> Facts:
-    """Return the facts of the two files; a truncated file has fewer.
-
-    ``examined``: A JSON object; empty if there is no such file.
-    """
+def read_facts(folder: Path) -> Facts:
+    """Return the facts that the script left in a folder; a truncated file has fewer."""
+    files = (folder / name for name in (ANSWER_FILE, EXAMINED_FILE))
+    answer, examined = (read_text(file) if file.is_file() else "" for file in files)
     pairs = (line.partition("=") for line in answer.splitlines())
     values = {key: value for key, sign, value in pairs if sign}
     try:
-        python = json.loads(examined or "{}")
+        python = json.loads(examined)
     except ValueError:
         python = {}
-    return Facts(said=values, python=python if isinstance(python, dict) else {})
+    return Facts(values, python if isinstance(python, dict) else {})

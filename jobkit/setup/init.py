@@ -26,6 +26,7 @@ from jobkit.schedulers.survey import (
     Consumable,
     Queue,
     RequestedQueues,
+    Resource,
     Survey,
     asked_for,
     gpu_counts,
@@ -74,9 +75,8 @@ def asked_queues(resources: Resources, site: Site) -> RequestedQueues | None:
 class InitResources:
     """The resources of a first sweep."""
 
-    # `queue`, `cpu_queue`: for work with and without a GPU; ``None`` if no known queue accepts jobs
-    queue: Queue | None
-    cpu_queue: Queue | None
+    queue: Queue  # for work with a GPU; without a name if no known queue accepts jobs
+    cpu_queue: Queue | None  # for work without one
     gpus: int  # `gpus`, `gpu_type`: for one point; the type if the scheduler reports types
     gpu_type: str | None
     environment: str | None  # the parallel environment for several CPUs on one node
@@ -93,65 +93,54 @@ def choose(survey: Survey, queue: str | None = None) -> InitResources:
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
     settled = next((candidate for candidate in known if candidate.name == queue), None)
-    chosen = settled or gpu_queue(known) or cpu_queue(known)
-    gpus = chosen.gpus if chosen else {}
+    cpu_queue = _best_queue(known, gpus=False)
+    chosen = settled or _best_queue(known, gpus=True) or cpu_queue
     environment = _environment(survey.one_node, chosen)
-    per_slot = gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
+    chosen = chosen or Queue(name="")
+    per_slot = chosen.gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     one_cpu = per_slot or (survey.resources is not None and environment is None)
-    walltime_s = 600
-    cpus = 2
+    memory_bytes = 8 * GIB
+    while memory_bytes > max(chosen.memory_bytes or memory_bytes, GIB):
+        memory_bytes //= 2
     return InitResources(
         queue=chosen,
-        cpu_queue=cpu_queue(known),
-        gpus=int(bool(gpus)),
+        cpu_queue=cpu_queue,
+        gpus=int(bool(chosen.gpus)),
         # the most frequent on a node: points on different types cannot be compared
-        gpu_type=max(filter(None, gpus), key=lambda kind: gpus[kind], default=None),
+        gpu_type=max(filter(None, chosen.gpus), key=chosen.gpus.__getitem__, default=None),
         environment=environment,
-        cpus=1 if one_cpu else min(cpus, (chosen.cpus if chosen else None) or cpus),
-        memory_bytes=_memory(chosen),
-        walltime_s=int(min(walltime_s, (chosen.walltime_s if chosen else None) or walltime_s)),
+        cpus=1 if one_cpu else min(2, chosen.cpus or 2),
+        memory_bytes=memory_bytes,
+        walltime_s=int(min(600, chosen.walltime_s or 600)),
         account=(survey.account or next(iter(survey.accounts or ()), None)) if survey.must_charge else None,
     )
 
 
 def spelt(choice: InitResources, requests: Requests) -> InitResources:
     """Return a choice without all that a site has no header line for: a spec with it would be refused."""
-    least: dict[str, Any] = {"queue": None, "gpus": 0, "gpu_type": None, "cpus": 1, "account": None}
+    least: dict[str, Any] = {"queue": Queue(name=""), "gpus": 0, "gpu_type": None, "cpus": 1, "account": None}
     lacking = {name: value for name, value in least.items() if getattr(requests, name) is None}
     return replace(choice, **lacking)
 
 
-def gpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work on a GPU: open to all, the default, named after GPUs, the largest."""
+def _best_queue(known: Sequence[Queue], *, gpus: bool) -> Queue | None:
+    """Return the queue for work with or without a GPU.
+
+    Open to all, the default, named after GPUs or not, with the most GPUs or with none.
+    """
 
     def order(queue: Queue) -> tuple[bool, bool, bool, int]:
-        size = max(queue.gpus.values()) * max(queue.nodes, 1)
-        return bool(queue.whom), not queue.default, "gpu" not in queue.name.lower(), -size
+        number = max(queue.gpus.values(), default=0) * max(queue.nodes, 1)
+        named = "gpu" in queue.name.lower()
+        return bool(queue.whom), not queue.default, named is not gpus, -number if gpus else bool(number)
 
-    return min((queue for queue in known if queue.gpus), key=order, default=None)
-
-
-def cpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
-
-    def order(queue: Queue) -> tuple[bool, bool, bool, bool]:
-        return bool(queue.whom), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
-
-    return min(known, key=order, default=None)
+    return min((queue for queue in known if queue.gpus or not gpus), key=order, default=None)
 
 
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
     fit = [name for name in one_node if queue is None or name in queue.environments]
     plain = re.compile(r"smp|shm|thread|openmp|omp", re.IGNORECASE)
     return min(fit, key=lambda name: (not plain.search(name), len(name), name), default=None)
-
-
-def _memory(queue: Queue | None) -> int:
-    most = queue.memory_bytes if queue else None
-    size = 8 * GIB
-    while most is not None and size > max(most, GIB):
-        size //= 2
-    return size
 
 
 COMMENT_COLUMN, WIDTH = 44, 110
@@ -281,7 +270,7 @@ def _table(survey: Survey) -> Iterator[str]:
 
 def _why(choice: InitResources, survey: Survey) -> str:
     noun, queue = survey.queue_noun, choice.queue
-    if queue is None:
+    if not queue.name:
         return f"the scheduler's default: no {noun} is known that takes your jobs"
     if not queue.gpus:
         return f"no {noun} that takes your jobs has GPUs"
@@ -327,12 +316,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelt: _Spelt = {}
     others = (resource.name for resource in known if resource is not gpus)
     alike = [name for name in others if re.search("gpu|cuda", name)]
-    counted = {
-        Consumable.NOT: "not counted",
-        Consumable.SLOT: "counted for each slot",
-        Consumable.JOB: "counted for each job",
-    }
-    note = f"{source}: {counted[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
+    note = f"{source}: {_counted(gpus)}" if gpus else f"{source} names nothing that counts GPUs"
     spelt["gpus"] = f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike)
 
     environment = choice.environment
@@ -342,7 +326,7 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     spelling = f"{survey.environment_option} {environment} {{cpus}}" if environment else None
     spelt["cpus"] = spelling, _and_others(note, [name for name in every if name != environment])
 
-    note = f"{source}: {counted[memory[0].counted]}" if memory else f"{source} names no memory"
+    note = f"{source}: {_counted(memory[0])}" if memory else f"{source} names no memory"
     note += f"; {NOTHING_HOLDS}" if not memory or memory[0].holds_nothing else ""
     note = _and_others(note, [resource.name for resource in survey.memory[1:]])
     spelt["memory"] = f"{option} {memory[0].name}={{memory}}" if memory else None, note
@@ -351,6 +335,10 @@ def _by_name(survey: Survey, choice: InitResources) -> _Spelt:
     note = "BOOL, EXCL" if alone else "no host has a resource with the relation EXCL"
     spelt["exclusive"] = f"{option} {alone.name}=true" if alone else None, f"{source}: {note}"
     return spelt
+
+
+def _counted(resource: Resource) -> str:
+    return "not counted" if resource.counted is Consumable.NOT else f"counted for each {resource.counted}"
 
 
 SPEC_NAME = "first.yaml"
@@ -406,13 +394,13 @@ def spec_text(
 
 
 def _resources(choice: InitResources, survey: Survey) -> Iterator[str]:
-    queue, counter = choice.queue or Queue(name=""), survey.gpus
-    if (name := word(choice.queue)) != "null":
+    queue, counter = choice.queue, survey.gpus
+    if (name := word(queue)) != "null":
         yield line(f"  queue: {name}", f"the site file lists all {survey.queue_noun}s")
     yield line(
         f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "no GPU is known: points run on CPUs"
     )
-    if choice.queue and choice.gpu_type:
+    if queue.name and choice.gpu_type:
         others = [kind for kind in queue.gpus if kind and kind != choice.gpu_type]
         note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
         named = line(f"  gpu_type: {scalar(choice.gpu_type)}", note)
@@ -462,21 +450,13 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
     given = f" --scheduler {scheduler}" * (scheduler != "auto")
     given += f" --site-file {shell_quote(site)}" if site else ""
     wanted = [plan.site_file if plan.write_site else None, plan.spec_file]
-    there = [path for path in wanted if path is not None and path.exists()]
-    old_site, old_spec = (path in there for path in wanted)
-    hints = []
-    if old_site and plan.spec_file and not old_spec:
-        hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
-    if old_spec and plan.write_site and not old_site:
-        hints.append(f"to write the site file alone: jobkit init --only site{given}")
-    if old_site:
-        hints.append("for another site file, use --site-file FILE")
-    if old_spec:
-        hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
-    if there:
-        hints.append(f"to start again, move away: {' '.join(map(str, there))}")
-        message = f"nothing was written, for there is already {' and '.join(map(str, there))}"
-        raise JobkitError(message, hint="; ".join(hints))
+    if there := [str(path) for path in wanted if path is not None and path.exists()]:
+        alone = f"jobkit init {shell_quote(folder)} --only spec{given}, or jobkit init --only site{given}"
+        raise JobkitError(
+            f"nothing was written, for there is already {' and '.join(there)}",
+            hint=f"to write one file alone: {alone}; to write others: jobkit init ANOTHER-FOLDER "
+            f"--site-file FILE; to start again, move away: {' '.join(there)}",
+        )
     return plan
 
 

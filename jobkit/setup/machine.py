@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError, NotFoundError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
-from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.paths import cache_dir
 from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
@@ -54,24 +54,12 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     return missing("commands", f"not on PATH: {', '.join(absent)}", hint)
 
 
-def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
-    """Return whether run folders and their logs can be written, and who can read them.
+def folder_of(name: str, folder: Path, place: str, *, shared: bool, more: str = "") -> Finding:
+    """Return whether a folder, such as the cache, can be written; if it is ``shared`` nodes must see it.
 
-    ``shared``: whether nodes must see them.
-    ``group``: whether the site opens them for the group.
+    ``place``: what names another place for it.
     """
-    hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    readers = "your group can read them" if group else "only you can read them (site file: group_can_read)"
-    return _folder("run folders", folder, hint, shared=shared, more=f"; {readers}")
-
-
-def cache(*, shared: bool) -> Finding:
-    """Return whether the cache of texts and models can be written, and is likely to be seen by nodes."""
-    hint = f"name another place: export {CACHE_VARIABLE}=FOLDER"
-    return _folder("cache", cache_dir(), hint, shared=shared)
-
-
-def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
+    hint = f"name another place: {place}"
     there = folder
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
@@ -171,9 +159,6 @@ class SiteRequest:
     def queues(self, survey: Survey) -> RequestedQueues:
         """Return the queues of the site that the request names."""
         return asked_for(self.request.queue, survey.queues or (), survey.queue_noun)
-
-
-SiteProbe = Callable[[Survey, SiteRequest], Finding | None]
 
 
 def controller(survey: Survey) -> Finding:
@@ -392,7 +377,6 @@ class NodeRequest:
     on_node: bool  # whether the machine is one that runs points
     jobkit: str  # the version that submits
     given: bool = True  # whether the user's spec asks for all this
-    container: str = ""  # the image in which the worker runs; empty for none
 
 
 NodeProbe = Callable[[Facts, NodeRequest], Finding | None]
@@ -520,12 +504,13 @@ def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if found is None:
         return None
     name, needs = found["name"], found.get("interpreter")
-    where = f"in {wanted.container}" if wanted.container else "here"
+    image = facts.said.get("container")
+    where = f"in {image}" if image else "here"
     if found.get("path") and (not needs or found.get("interpreter_path")):
         python = f"; `python` in it is {found['python']}" if found.get("python") and name != "python" else ""
         return fine("program", f"{name} is {found['path']}{python}")
     hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
-    if wanted.container:
+    if image:
         hint = "add it when you build the image, or stage it (workload.files)"
     absent = name
     if needs and found.get("path"):

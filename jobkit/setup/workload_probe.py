@@ -91,22 +91,12 @@ class Probe:
     failed: str = ""  # the batch size that failed, and why
 
 
-def probe(  # noqa: PLR0913 - they come as JSON
-    name: str,
-    folder: str | None,
-    paragraphs: Sequence[str],
-    model: str | None,
-    options: Mapping[str, Value],
-    device: str,
-    threads: int,
-    queries: str | None,
-    *,
-    say: Say,
-) -> dict[str, Any]:
+def probe(named: Mapping[str, Any], paragraphs: Sequence[str], *, say: Say) -> dict[str, Any]:
+    """Return the fields of a `Probe`; ``named`` are the fields of the subject."""
     network = cut_network()
     # With these, Hugging Face's libraries use what is on disk at once, as a job on a node should
     os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
-    subject = _Subject(name, folder, Path(model) if model else None, options, device, threads, queries)
+    subject = _Subject(**named)
     # The batch sizes that are tried, as far as the text has so many paragraphs, besides the whole text
     sizes = [*(size for size in (1, 4, 16, 64) if size < len(paragraphs)), len(paragraphs)]
     passes: list[_Pass] = []
@@ -129,7 +119,7 @@ def probe(  # noqa: PLR0913 - they come as JSON
         sizes=sizes[: len(passes)],
         loads=[one.load for one in passes],
         peaks=[one.peak_bytes for one in passes],
-        memory=ALLOCATED if device == CUDA and uses_torch() else RESIDENT,
+        memory=ALLOCATED if subject.device == CUDA and uses_torch() else RESIDENT,
         rows=first.has_rows,
         counts=any(count is not None for count in first.tokens),
         by_size=[difference(first, one) for one in passes],
@@ -138,7 +128,7 @@ def probe(  # noqa: PLR0913 - they come as JSON
         # The number of paragraphs with which each value of a knob is tried
         knobs=[subject.tried(knob, paragraphs[:24], say) for knob in subject.knobs()],
         writes=f"{noun(first.vectors)}s {first.vectors}, one a paragraph" if first.vectors else each,
-        **_not_written(first, columns_of(own.checked_class(name, folder))),
+        **_not_written(first, columns_of(own.checked_class(subject.name, subject.folder))),
         failed=failed,
     )
     return asdict(found)
@@ -175,8 +165,8 @@ def _not_written(one: _Pass, columns: Sequence[str]) -> dict[str, str]:
 @frozen
 class _Subject:
     name: str
-    folder: str | None
-    model: Path | None
+    folder: str
+    model: str | None
     options: Mapping[str, Value]
     device: str
     threads: int
@@ -188,7 +178,8 @@ class _Subject:
         opens = workload.NEEDS_MODEL or uses_torch()
         device = open_device(self.device) if opens else Device(self.device)
         began_s = time.perf_counter()
-        workload.load(self.model, self.device, {**self.options, **params}, self.threads)
+        model = Path(self.model) if self.model else None
+        workload.load(model, self.device, {**self.options, **params}, self.threads)
         device.synchronise()
         load_s = time.perf_counter() - began_s
         rows: Rows = [[] for _ in paragraphs]

@@ -30,7 +30,7 @@ from jobkit.core.knobs import (
     SWITCH,
     Knob,
 )
-from jobkit.core.layout import EARLIER_PROFILERS, is_run_folder, no_profiler
+from jobkit.core.layout import EARLIER_PROFILERS, is_run_folder
 from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
@@ -322,7 +322,8 @@ def check_profiler(document: YamlDocument) -> None:
     if is_run_folder(Path(document.path).parent):
         document.data["profile"] = now
     else:
-        document.add(("profile",), f"profile: {no_profiler(str(old))}")
+        what = f"profile: {old} is no longer a profiler: use {now}, which needs no package"
+        document.add(("profile",), what)
 
 
 def check_budget(document: YamlDocument) -> None:

@@ -63,7 +63,7 @@ def test_kill_9_of_the_job_script(halted: HaltedSweep, monkeypatch: pytest.Monke
 
 
 def why(run: Path) -> str:
-    return seen(run, ask=False)[0].counts.evidence
+    return seen(run, ask=False)[0].verdict.evidence
 
 
 def with_none(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
         filler = fill(full)
         release(halted.lab)
         halted.is_(run, PointStanding.FAILED, Outcome.STAGE_OUT)
-        assert "the job could not write in the run folder" in seen(run)[0].counts.evidence
+        assert "the job could not write in the run folder" in seen(run)[0].verdict.evidence
         assert not home(run).exists()
         filler.unlink()
     run = halted.sweep("1", "--set", asked, runs="runs2")

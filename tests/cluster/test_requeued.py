@@ -243,4 +243,4 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
     halted.wait_until(settled, 60)
     assert {look.standing for look in looks[:-1]} <= {PointStanding.UNSETTLED, PointStanding.RUNNING}
     assert (looks[-1].standing, looks[-1].outcome) == (PointStanding.FAILED, Outcome.LOST)
-    assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.evidence
+    assert "sacct: FAILED, ExitCode 0:9" in looks[-1].verdict.evidence

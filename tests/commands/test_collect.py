@@ -22,6 +22,9 @@ def test_a_log_is_printed() -> None:
 def test_without_paths_it_is_runs(here: Path) -> None:
     done = jobkit("collect")
     assert (done.returncode, "there is no runs/ here" in done.stderr) == (2, True)
+    (here / "stray").touch()
+    done = jobkit("collect", here)
+    assert (done.returncode, "nothing to collect\n  " in done.stderr) == (2, True)
     points = grid([50, 100])
     run = write_points(here / "runs" / "demo", points)
     write_record(run, record(points[0]))
@@ -31,13 +34,6 @@ def test_without_paths_it_is_runs(here: Path) -> None:
     assert (done.returncode, "1 still to come, of 2" in done.stdout) == (5, True)
     write_exit(run, points[1], Exit(status=1, stage="run"))
     assert jobkit("collect").returncode == 4
-
-
-def test_an_empty_folder_is_nothing_to_collect(here: Path) -> None:
-    (here / "stray").touch()
-    said = jobkit("collect", here).stderr
-    assert "nothing to collect" in said
-    assert "stray: empty: skipped" in said
 
 
 def test_output_goes_to_the_file_whole_and_a_dash_is_standard_output(here: Path) -> None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from tests.support.commands import jobkit
 
 SPEC = (
     "name: t\nworkload: count\ntext: sample:80\nscheduler: local\n"
@@ -20,14 +17,6 @@ def spec(here: Path) -> Path:
     path = here / "spec.yaml"
     path.write_text(SPEC, encoding="utf-8")
     return path
-
-
-def test_it_prints_what_the_text_tells_or_json(spec: Path) -> None:
-    out = jobkit("preflight", spec, "--set", "sweep.batch_size=[10, 30]").stdout
-    assert out.startswith("count: sample:80\n80 paragraphs, ")
-    assert out.count("  *") == 2
-    told = json.loads(jobkit("preflight", spec, "--json", "--gpu-memory", "16GiB").stdout)
-    assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
 
 
 @pytest.mark.slow

@@ -47,24 +47,19 @@ def here(ran: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ran
 
 
-def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:
+def test_gpus_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     out = jobkit("recommend", folder, "--gpu", "t4,H100").stdout
     assert ("\nt4 " in out, "\nh100 " in out) == (True, True)
-    assert "\n3GiB " in jobkit("recommend", folder, "--gpu-memory", "3GiB", "--margin", "5%").stdout
+    done = jobkit("recommend", folder, "--gpu-memory", "3GiB", "--margin", "5%")
+    assert ("\n3GiB " in done.stdout, "next: " in done.stderr) == (True, False), "apply has no such option"
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before, "nothing is written"
     assert jobkit("collect", folder, "--gpu-memory", "3GiB").stderr.endswith("demo --gpu-memory 3GiB\n")
     refused = {"--gpu t4 --gpu-memory 3GiB": "both name", "--gpu t44": "did you mean 't4'"}
     for words, said in {**refused, **dict.fromkeys(MARGINS, "not a share")}.items():
         done = jobkit("recommend", folder, *words.split())
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-
-
-def test_nothing_is_written_and_no_other_setting_is_next(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "demo", records())
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert "next: jobkit apply" in jobkit("recommend", folder).stderr
-    assert "next: " not in jobkit("recommend", folder, "--margin", "5%").stderr, "apply has no such option"
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 def test_a_knob_that_changes_the_rows_is_chosen_by_a_person_and_not_by_speed(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ import click
 import pytest
 
 from jobkit import cli
-from jobkit.commands import begin, change
+from jobkit.commands import change
 from jobkit.extensions.profile import rerun
 from jobkit.launch import resume as launch_resume
 from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands
 from tests.support.commands import called
 
-READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models")
 OF_ITS_OWN = {
     "--install": "jobkit on a host, or the packages of a practice cluster",
     "--only": "what is written, or which points run again",
@@ -52,22 +51,6 @@ def test_an_option_of_several_commands_is_the_same_in_each() -> None:
         assert len(defaults) == 1 or name in OF_ITS_OWN
 
 
-def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
-    shown = defaultdict(set)
-    for name, command in commands():
-        for parameter in command.params:
-            if isinstance(parameter, click.Argument):
-                metavar = parameter.make_metavar(click.Context(command)).strip("[].")
-                shown[metavar].add(name)
-    assert {"jobkit resume", "jobkit cancel", "jobkit verify"} <= shown["RUN"]
-    assert {"jobkit resume", "jobkit cancel"} <= shown["POINT"]
-    assert {"jobkit sweep", "jobkit preflight"} <= shown["SPEC"]
-
-
-def test_every_command_that_reads_has_json() -> None:
-    assert options()["--json"].keys() >= {f"jobkit {name}" for name in READING}
-
-
 @pytest.mark.parametrize("name", ["resume", "cancel", "verify"])
 def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: Path) -> None:
     command = dict(commands())[f"jobkit {name}"]
@@ -80,18 +63,6 @@ def test_a_command_that_changes_a_run_says_which_is_the_latest(name: str, here: 
 
 
 @pytest.mark.parametrize(
-    ("command", "old", "now"),
-    [(change.verify, "--memory", "--gpu-memory"), (begin.init, "--site", "--site-file")],
-)
-def test_an_earlier_name_of_an_option_is_refused_with_that_of_today(
-    command: click.Command, old: str, now: str
-) -> None:
-    with pytest.raises(click.UsageError) as caught:
-        command.main(args=[old, "16"], standalone_mode=False)
-    assert (caught.value.exit_code, now in caught.value.format_message()) == (2, True)
-
-
-@pytest.mark.parametrize(
     ("words", "now"),
     [
         (["throttle", "runs/old", "2"], "ArrayTaskThrottle=2"),
@@ -100,16 +71,14 @@ def test_an_earlier_name_of_an_option_is_refused_with_that_of_today(
         (["models", "list", "--json"], "jobkit models does it"),
         (["models", "path", "en", "--size", "tiny"], "jobkit models prints name"),
         (["doctor", "gone.sh", "--all"], "jobkit lint gone.sh"),
-        (["doctor", "script"], "jobkit lint script"),
         (["doctor", "./tagger.py:tag"], "check ./tagger.py:tag does"),
         (["doctor", "stanza-ner", "--json"], "check stanza-ner does"),
         (["help", "throttle"], "ArrayTaskThrottle=N"),
     ],
 )
 def test_a_removed_command_says_what_does_it_now(
-    words: list[str], now: str, here: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], now: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "script").write_text("#!/bin/bash\n#SBATCH --mem=1G\n", encoding="utf-8")
     assert cli._exit_code(words) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert " is removed: " in said

@@ -20,17 +20,14 @@ def test_a_name_alone_declares_whole_numbers() -> None:
     assert (batch.expected, mode.expected) == ("a whole number above 0", "one of slow, fast")
 
 
-def test_a_knob_passes_through_json() -> None:
-    for knob in (*RUN_KNOBS, Knob(name="pinned", words=("off", "on"), cuda_words=("on",))):
+def test_a_knob_passes_through_json_and_a_word_may_mean_something_on_a_gpu_only() -> None:
+    pinned = Knob(name="pinned", words=("off", "on"), cuda_words=("on",))
+    assert (pinned.devices_of("off"), pinned.devices_of("on")) == (("cpu", "cuda"), ("cuda",))
+    for knob in (*RUN_KNOBS, pinned):
         listed = {
             name: list(value) if isinstance(value, tuple) else value for name, value in asdict(knob).items()
         }
         assert from_fields(listed) == knob
-
-
-def test_a_word_may_mean_something_on_a_gpu_only() -> None:
-    knob = Knob(name="pinned", words=("off", "on"), cuda_words=("on",))
-    assert (knob.devices_of("off"), knob.devices_of("on")) == (("cpu", "cuda"), ("cuda",))
 
 
 def test_numbers_come_first_then_fp32_and_off_and_no_value_last() -> None:

@@ -26,12 +26,6 @@ def test_the_quantiles_are_those_of_the_tables(probability: float) -> None:
     assert found == pytest.approx(printed, abs=0.00051)
 
 
-@given(st.floats(0.5, 0.9999), DEGREES)
-def test_a_quantile_has_its_probability(probability: float, degrees: int) -> None:
-    value = student.quantile(probability, degrees)
-    assert student.distribution(value, degrees) == pytest.approx(probability, abs=1e-12)
-
-
 def test_the_interval_of_a_mean_is_that_of_the_textbook_and_one_value_has_none() -> None:
     """Of 9, 10, 11: the deviation is 1, and t of two degrees 4.303."""
     assert student.deviation((9, 10, 11)) == pytest.approx(statistics.stdev((9, 10, 11)))

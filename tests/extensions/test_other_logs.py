@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy, Sampler
@@ -70,22 +68,11 @@ def test_the_cpu_log_has_no_gpu_figures() -> None:
     assert {r.gpu_capacity_bytes for r in runs} == {None}
 
 
-def test_a_job_log_holds_other_lines_too() -> None:
+def test_a_job_log_holds_other_lines_too_and_a_run_cut_short_is_counted() -> None:
     noisy = "module: loaded\n" + GPU_LOG.replace("\n", "\r\nWARNING something else 3GB\r\n")
     assert parse_log(noisy) == parse_log(GPU_LOG)
-
-
-def test_a_run_cut_short_is_counted_and_left_out() -> None:
-    lines = GPU_LOG.splitlines()
-    runs, cut = parse_log("\n".join(lines[:-1]))
+    runs, cut = parse_log("\n".join(GPU_LOG.splitlines()[:-1]))
     assert ([r.batch_size for r in runs], cut) == ([50], 1)
-
-
-@given(st.integers(0, len(GPU_LOG)))
-def test_every_truncation_yields_only_whole_runs(length: int) -> None:
-    whole, _ = parse_log(GPU_LOG)
-    runs, _ = parse_log(GPU_LOG[:length])
-    assert runs == whole[: len(runs)]
 
 
 LINES = """\
@@ -121,7 +108,7 @@ LOG = DATA / "gpu-stanza-tagging.o2650"
 SHAPE = {"energy": r"(Energy Consumed \(Joules\)\s*\| )\S+", "memory": r"(Memory Used \(bytes\)\s*\| )\d+"}
 
 
-def test_the_report_of_the_predecessors() -> None:
+def test_the_report_of_the_predecessors_has_a_part_for_each_gpu() -> None:
     assert is_gpu_report(REPORT)
     assert not is_gpu_report(LOG.read_text())
     [found] = parse_report(REPORT)
@@ -135,19 +122,14 @@ def test_the_report_of_the_predecessors() -> None:
         sm_percent=Spread(39, 39, 39),
     )
     assert found.one_sample
-
-
-def test_two_gpus_are_two_reports() -> None:
     second = REPORT.replace("GPU ID: 1", "GPU ID: 3").replace("31.56", "N/A")
     first, other = parse_report(f"Successfully retrieved statistics for job: 7.\n{REPORT}{second}")
     assert (first.gpu, other.gpu, other.seconds) == (1, 3, None)
 
 
 def test_a_report_belongs_to_the_log_of_its_job() -> None:
-    assert belongs("tag.gpu-report", "tag.o2650")
-    assert belongs("tag.2650.gpu-report", "tag.o2650")
-    assert not belongs("tag.2651.gpu-report", "tag.o2650")
-    assert not belongs("other.gpu-report", "tag.o2650")
+    reports = ("tag", "tag.2650", "tag.2651", "other")
+    assert [belongs(f"{name}.gpu-report", "tag.o2650") for name in reports] == [True, True, False, False]
 
 
 def test_the_predecessors_report_stands_next_to_their_log() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -61,14 +60,6 @@ JOB = PastJob(
 )
 
 
-def test_the_most_that_was_used_and_the_median() -> None:
-    jobs = AlikeJobs((JOB, replace(JOB, held_bytes=int(3.4 * GIB), elapsed_s=1000.0)))
-    assert jobs.need(CPUS).next == 2
-    need = jobs.need(MEMORY)
-    assert median(need.used) == pytest.approx(3.2 * GIB)
-    assert need.most == int(3.4 * GIB)
-
-
 OVER = {"well": False, "state": "FAILED", "outcome": Outcome.RAM_OOM}
 LATE = OVER | {"outcome": Outcome.TIMEOUT}
 
@@ -78,6 +69,7 @@ LATE = OVER | {"outcome": Outcome.TIMEOUT}
     [
         ({"held_bytes": 15 * GIB}, MEMORY, 16 * GIB),  # not more than was requested while that was enough
         ({"held_bytes": 17 * GIB}, MEMORY, 19 * GIB),  # more than was requested, and no limit held
+        ({}, CPUS, 2),
         ({"cpu_s": 6000.0}, CPUS, 10),
         ({"cpu_s": 4807.0}, CPUS, 8),  # all of them, in a run that was a little longer than 600 s
         ({"held_bytes": 90 * MIB}, MEMORY, 400 * MIB),
@@ -251,7 +243,7 @@ def slurm(program: Program, tmp_path: Path) -> Program:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
-def test_jobs_are_chosen_by_id_array_and_name() -> None:
+def test_jobs_are_chosen_by_name_and_by_id_as_schedulers_print_them() -> None:
     every = ask(MINE, since=SINCE)
     array = next(job.job_id.partition("_")[0] for job in every.jobs if "_" in job.job_id)
     assert {job.name for job in ask(Whose(ids=(array,))).jobs} == {"arr"}
@@ -262,6 +254,10 @@ def test_jobs_are_chosen_by_id_array_and_name() -> None:
     found = ask(Whose(ids=("999", every.jobs[0].job_id)))
     assert found.unknown == ["999"]
     assert "requeued" not in {job.name for job in found.jobs}
+    span = json.loads(jobkit("waste", f"{array}_[1-3]", "--json").stdout)
+    two = json.loads(jobkit("waste", f"{array}_1,{array}_2", "--json").stdout)
+    other = json.loads(jobkit("waste", f"{array}.1-3:1", f"{array}[1-3]", "--json").stdout)
+    assert [len(found["groups"][0]["jobs"]) for found in (span, two, other)] == [3, 2, 3]
 
 
 MINE, SINCE = Whose(), date(2026, 1, 1)
@@ -426,16 +422,6 @@ def test_a_whole_node_keeps_its_cpus_and_gpus_from_others() -> None:
     assert group.unused_gpu == pytest.approx(600 / 3600 * 4)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("slurm")
-def test_ids_are_typed_as_schedulers_print_them() -> None:
-    array = next(job.job_id.partition("_")[0] for job in ask(MINE, since=SINCE).jobs if "_" in job.job_id)
-    every = json.loads(jobkit("waste", f"{array}_[1-3]", "--json").stdout)
-    two = json.loads(jobkit("waste", f"{array}_1,{array}_2", "--json").stdout)
-    other = json.loads(jobkit("waste", f"{array}.1-3:1", f"{array}[1-3]", "--json").stdout)
-    assert [len(found["groups"][0]["jobs"]) for found in (every, two, other)] == [3, 2, 3]
-
-
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_the_job_that_follows_a_run_is_no_row(scheduler: str) -> None:
     export = DATA / scheduler / "export-follows.txt"
@@ -512,20 +498,14 @@ def test_of_very_many_jobs_a_part_is_kept_and_the_largest() -> None:
         (["--mine", "--user", "nosuch"], "--mine and --user: name one of them"),
         (["4711", "--days", "3"], "however old the job is"),
         ([""], "RUN is empty"),
+        (["4711"], "the folder: jobkit waste ./4711; the job: (cd / && jobkit waste 4711)"),
     ],
 )
-def test_words_that_ask_for_two_things_are_refused(words: list[str], message: str) -> None:
-    done = jobkit("waste", *words)
+def test_words_that_ask_for_two_things_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "4711").mkdir()
+    done = jobkit("waste", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
-
-
-def test_a_number_that_is_a_folder_too_is_refused_with_both_commands(tmp_path: Path) -> None:
-    (tmp_path / "4711").mkdir()
-    done = jobkit("waste", "4711", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "jobkit waste ./4711" in done.stderr
-    assert "cd / && jobkit waste 4711" in done.stderr
 
 
 @pytest.mark.slow

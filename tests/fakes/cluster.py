@@ -10,13 +10,14 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.fakes.common import life
 from tests.fakes.common.model import RUNNING, Job, State, Task, TaskRun
 from tests.fakes.common.runner import clear_up, ensure
 from tests.fakes.common.store import Store
+from tests.support.processes import gone
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -147,10 +148,11 @@ class FakeCluster:
             runner, state.runner = state.runner, 0
             store.faults["frozen"] = True
             if runner:
-                _kill(runner)
+                with suppress(ProcessLookupError):
+                    os.kill(runner, signal.SIGKILL)
             clear_up(self.folder)
         deadline = time.monotonic() + 10
-        while runner and _alive(runner) and time.monotonic() < deadline:
+        while runner and not gone(runner) and time.monotonic() < deadline:
             time.sleep(0.01)
         log = self.folder / "runner.log"
         said = log.read_text(encoding="utf-8") if log.exists() else ""
@@ -160,10 +162,7 @@ class FakeCluster:
 def _foreign(store: Store, old: Job, name: str, user: str) -> Job:
     """Return a job of somebody else's that runs, with the id and the task numbers of an old one."""
     now, where = store.clock(), {"node": "n1", "queue": "gpu.q"}
-    known = {
-        key: vars(old).get(key, getattr(old, key))
-        for key in ("id", "script", "directory", "array", "cluster")
-    }
+    known = {key: vars(old).get(key, getattr(old, key)) for key in ("id", "script", "directory", "cluster")}
     tasks = [
         Task(
             number=task.number,
@@ -176,17 +175,3 @@ def _foreign(store: Store, old: Job, name: str, user: str) -> Job:
         for task in old.tasks
     ]
     return Job(name=name, user=user, submitted=now, foreign=True, tasks=tasks, options=old.options, **known)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -50,7 +50,7 @@ TODAY = [run for run in RUNS if run != EARLIER]
 def predicted(run: Path) -> Prediction:
     """Return what the code of today predicts from the sweep, without the points that tried a prediction."""
     results = [point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
-    records = [result.chosen.record for result in results if result.chosen and result.chosen.record]
+    records = [result.record for result in results if result.record]
     memory = memory_of(records, lengths=read_lengths(run))
     assert not isinstance(memory, str)
     return memory.predict(trials(run)[0].capacity_bytes)

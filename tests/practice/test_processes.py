@@ -12,6 +12,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.practice.daemons import Daemon, end_started, started, wait_for
+from tests.support.processes import gone
 
 pytestmark = pytest.mark.slow
 
@@ -96,14 +97,7 @@ def test_what_a_job_step_runs_ends_with_it(folder: Path) -> None:
     pids = folder / "pids"
     wait_for(lambda: pids.is_file() and len(pids.read_text().split()) == 7, "seven processes", 60)
     end_started(folder)
-    assert [pid for pid in pids.read_text().split() if lives(int(pid))] == []
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert [pid for pid in pids.read_text().split() if not gone(int(pid))] == []
 
 
 def test_a_daemon_gets_no_variable_of_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

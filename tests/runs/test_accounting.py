@@ -36,31 +36,24 @@ def miss(run: Path, at: str, *tasks: str, scheduler: str = "slurm") -> None:
     write_answer(run, scheduler, GONE, " ".join(tasks), argv=[], at=at)
 
 
-def test_an_answer_without_news_leaves_the_word_to_the_one_before(run: Path) -> None:
-    write_answer(run, "slurm", "accounting", ENDED)
-    write_answer(run, "slurm", "accounting", "")
-    assert read_accounts(run).runs[ONE][-1].outcome is Outcome.TIMEOUT
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_neither_an_older_nor_a_newer_queue_reverts_the_end(run: Path, order: int) -> None:
-    for kind, text in [("queue", QUEUED), ("accounting", ENDED)][::order]:
-        write_answer(run, "slurm", kind, text, argv=[kind])
-    account = read_accounts(run).runs[ONE][-1]
-    assert (account.ended, account.outcome) == (True, Outcome.TIMEOUT)
-
-
-def test_an_error_in_the_queue_is_an_outcome_with_its_reason(run: Path) -> None:
-    write_answer(run, "slurm", "queue", "77_1|PENDING|BadConstraints\n")
-    account = read_accounts(run).runs[ONE][-1]
-    assert (account.outcome, account.ended) == (Outcome.QUEUE_ERROR, False)
+def test_which_of_several_answers_stands(run: Path) -> None:
+    ended, refused = (True, Outcome.TIMEOUT), "77_1|PENDING|BadConstraints\n"
+    for answers, stands in (
+        ([("accounting", ENDED), ("accounting", "")], ended),
+        ([("queue", QUEUED), ("accounting", ENDED)], ended),
+        ([("accounting", ENDED), ("queue", QUEUED)], ended),
+        ([("queue", QUEUED), ("accounting", RUNNING)], (False, None)),
+        ([("queue", refused)], (False, Outcome.QUEUE_ERROR)),
+    ):
+        (run / ACCOUNTING_FILE).unlink(missing_ok=True)
+        for kind, text in answers:
+            write_answer(run, "slurm", kind, text, argv=[kind])
+        account = read_accounts(run).runs[ONE][-1]
+        assert (account.ended, account.outcome) == stands, answers
     assert account.evidence.endswith("error (BadConstraints: no node has what it requests)")
-
-
-def test_of_two_words_that_are_no_end_the_newer_stands(run: Path) -> None:
-    write_answer(run, "slurm", "queue", QUEUED, argv=["squeue"])
-    write_answer(run, "slurm", "accounting", RUNNING, argv=["sacct"])
-    assert read_accounts(run).runs[ONE][-1].evidence.startswith("sacct: RUNNING")
+    (run / ACCOUNTING_FILE).unlink()
+    write_answer(run, "pbs", "accounting", ENDED)
+    assert not read_accounts(run).runs, "of a scheduler that is not there"
 
 
 def test_a_status_that_the_controller_knew_stays_known(run: Path) -> None:
@@ -98,11 +91,6 @@ def test_a_line_that_is_no_answer_is_named(run: Path, line: dict[str, object]) -
     accounts = read_accounts(run)
     assert not accounts.runs
     assert f"{run / ACCOUNTING_FILE}:1: not an answer: " in accounts.notes[0]
-
-
-def test_answers_of_a_scheduler_that_is_not_there_are_passed_over(run: Path) -> None:
-    write_answer(run, "pbs", "accounting", ENDED)
-    assert not read_accounts(run).runs
 
 
 @pytest.mark.parametrize(
@@ -151,13 +139,12 @@ def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path)
     assert accounts.missed == {"slurm": frozenset({ONE})}
     miss(run, after(90), "77.2")
     assert read_accounts(run).gone == {}, "one was found, and the other missed anew"
+    (run / ACCOUNTING_FILE).unlink()
 
-
-def test_lines_that_name_what_has_changed_are_as_good_as_those_that_name_all(run: Path) -> None:
     def change(at: str, words: str) -> None:
         write_answer(run, "slurm", GONE, words, argv=CHANGES, at=at)
 
-    miss(run, after(0), "77.1", "77.2")
+    miss(run, after(0), "77.1", "77.2")  # lines of changes are as good as those that name all
     change(after(30), "-77.2 77.3")
     assert read_accounts(run).missed == {"slurm": frozenset({ONE, JobTask("slurm", "77", 3)})}
     change(after(60), "")
@@ -176,14 +163,12 @@ def test_schedulers_miss_tasks_apart_from_each_other(run: Path) -> None:
     assert accounts.due("local", after(0)), "never looked"
     miss(run, after(0), "99.4", scheduler="local")
     assert JobTask("local", "99", 4) in read_accounts(run).gone, "a process that is not there is gone at once"
-
-
-@pytest.mark.parametrize("at", ["yesterday", "2026-01-02T13:00:00"])
-def test_a_time_that_cannot_be_known_makes_nothing_gone(run: Path, at: str) -> None:
-    miss(run, after(0), "77.1")
-    miss(run, at, "77.1")
-    accounts = read_accounts(run)
-    assert (accounts.gone, accounts.due("slurm", after(9999))) == ({}, False)
+    for at in ("yesterday", "2026-01-02T13:00:00"):
+        (run / ACCOUNTING_FILE).unlink()
+        miss(run, after(0), "77.1")
+        miss(run, at, "77.1")
+        accounts = read_accounts(run)
+        assert (accounts.gone, accounts.due("slurm", after(9999))) == ({}, False), "a time of no known zone"
 
 
 def test_each_line_of_a_driver_here_is_of_another_try(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import RefusedError
 from jobkit.runs.after import Parent, Stands, judged, refuse
-from jobkit.schedulers import sge, slurm
+from jobkit.schedulers import sge
 from jobkit.schedulers.protocol import PastJob
 from jobkit.schedulers.types import Array, JobId, Queued, State
 from tests.support.commands import jobkit, ran
@@ -76,15 +75,6 @@ def test_what_is_refused(word: str, stands: Stands, hint: str | None) -> None:
     with pytest.raises(RefusedError, match="nothing was submitted") as refused:
         refuse(parent)
     assert hint in refused.value.hint
-
-
-def test_the_option_names_each_job_with_its_kind() -> None:
-    after = (JobId("1"), JobId("2", well=True), JobId("3", well=True))
-    assert "--dependency=afterany:1,afterok:2:3" in slurm.submit_argv("job.sh", ONE, after)
-    assert slurm.wait_argv(JobId("9"), after[:1]) == tuple(
-        shlex.split("scontrol update JobId=9 Dependency=afterany:1")
-    )
-    assert sge.wait_argv(JobId("9"), after) == tuple(shlex.split("qalter -hold_jid 1,2,3 9"))
 
 
 SPEC = """\

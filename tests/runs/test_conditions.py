@@ -9,7 +9,7 @@ import pytest
 
 from jobkit.core.records import Command, Outcome, Record
 from jobkit.core.terminal import NoWrap
-from jobkit.runs.request import Conditions, condition_lines, conditions_of, memory_condition
+from jobkit.runs.conditions import Conditions, condition_lines, conditions_of, memory_condition
 from tests.support.builders import point, record
 
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"

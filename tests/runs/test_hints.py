@@ -70,15 +70,12 @@ def test_a_bug_in_a_file_that_the_run_has_a_copy_of_does_not_run_again() -> None
     assert commands(run) == [WHY, f"{RESUME} --only stopped", COLLECT]
 
 
-def test_what_to_type_next_in_other_folders() -> None:
+def test_what_to_type_next_in_other_folders_and_about_the_run_of_another_user() -> None:
+    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
+    assert commands(run) == [WHY, COLLECT]
+    assert "only its owner" in advice(run, "runs/demo")[0][-1]
     assert commands(a_run([DONE]), "my runs/$(x)") == ["jobkit collect 'my runs/$(x)'"]
     assert WATCH in commands(with_job(a_run([DONE]), Role.FIND, State.RUNNING)), "it may add points"
-
-
-def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path: Path) -> None:
-    (tmp_path / "sweep.yaml").write_text("name: demo\nsweep: {batch_size: [50]}\nresources: {memory: 8GiB}\n")
-    run = replace(a_run([failed(2, Outcome.RAM_OOM)]), folder=tmp_path)
-    assert commands(run) == [f"{RESUME} --set resources.memory=12GiB", WHY]
 
 
 def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows() -> None:
@@ -88,6 +85,12 @@ def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows
     ((notice,), _) = advice(run, "runs/demo")
     assert "p003, p004, p006 and 1 more (Eqw)" in notice
     assert "a person must release them" in job_line(run, run.jobs[0])
+    # A job that is stuck itself is released too.
+    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
+    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
+    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
+    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
+    assert not any("81" in command for command in commands(run))
 
 
 def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
@@ -147,20 +150,6 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path:
     ]
 
 
-def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
-    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
-    assert commands(run) == [WHY, COLLECT]
-    assert "only its owner" in advice(run, "runs/demo")[0][-1]
-
-
-def test_a_job_that_is_stuck_itself_is_released_too() -> None:
-    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
-    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
-    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
-    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
-    assert not any("81" in command for command in commands(run))
-
-
 @pytest.mark.parametrize(
     ("left", "words"),
     [
@@ -208,7 +197,7 @@ def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(
 
 def test_a_job_that_is_let_go_at_the_next_look_of_the_scheduler_needs_no_person() -> None:
     at = datetime.fromisoformat(AT)
-    done = replace(DONE, all_tries=(replace(DONE.counts, record=replace(record(DONE.point), ended_at=AT)),))
+    done = replace(DONE, all_tries=(replace(DONE.verdict, record=replace(record(DONE.point), ended_at=AT)),))
     for seconds, words in ((5, ""), (90, "waits though the points have ended: hqw")):
         run = replace(a_run([done]), now=at + timedelta(seconds=seconds))
         run = with_job(run, Role.FOLLOW, State.HELD, "hqw")
@@ -242,7 +231,7 @@ def out_of_time(
     return a_point(index, PointStanding.FAILED, Outcome.TIMEOUT, tries=[found])
 
 
-def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
+def test_the_walltime_is_that_of_the_measured_pace_or_else_of_the_policy(tmp_path: Path) -> None:
     workers = out_of_time(tmp_path / "several", 1, batches=240, spent_s=60.0, total=480)
     (need,) = needed_by(a_run([workers]), [workers])
     assert need.value == "00:05:00", "120 s of batches in 60 s: as long again, and the room"
@@ -250,13 +239,9 @@ def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
     (need,) = needed_by(a_run([point]), [point])
     assert need.option == "--set resources.walltime=00:05:00"
     assert "9 of 28 batches took 20 s" in need.because
-
-
-def test_the_slowest_point_decides_and_the_policy_where_no_pace_is_measured(tmp_path: Path) -> None:
     slow = out_of_time(tmp_path / "slow", 1, batches=9, spent_s=600.0)
-    fast = out_of_time(tmp_path / "fast", 2, batches=9, spent_s=20.0)
-    (need,) = needed_by(a_run([slow, fast]), [slow, fast])
-    assert need.value == "00:20:00"
+    (need,) = needed_by(a_run([slow, point]), [slow, point])
+    assert need.value == "00:20:00", "the slowest point decides"
     for unknown in (
         out_of_time(tmp_path / "none", 3, batches=0, spent_s=20.0),
         out_of_time(tmp_path / "when", 4, batches=9, spent_s=None),
@@ -304,6 +289,7 @@ def test_the_memory_is_what_the_policy_adds_to_what_it_had(
     (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
     (need,) = needed_by(run, [point])
     assert need.option == f"--set resources.memory={memory}"
+    assert commands(run)[0] == f"{RESUME} {need.option}", "before the page of the point"
 
 
 @pytest.mark.parametrize("measured", ["before the corpus", "in the run"])

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.runs.journal import JobTask, Role, Submission, read_journal
@@ -26,13 +24,6 @@ def points_by_task(one: Submission) -> dict[int, tuple[int, ...]]:
     return {task.task: points for task, points in one.tasks()}
 
 
-@given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 10_000))
-def test_a_task_runs_the_point_of_its_number_and_the_offset(first: int, more: int, offset: int) -> None:
-    one = submission(first=first, last=first + more, offset=offset)
-    assert points_by_task(one) == {task: (task + offset,) for task in range(first, first + more + 1)}
-    assert one.points_of(first - 1) == one.points_of(first + more + 1) == ()
-
-
 def test_which_points_the_tasks_of_other_jobs_run() -> None:
     cut_short = submission(lines=((4,), (9, 2)))
     assert points_by_task(cut_short) == {1: (4,), 2: (9, 2), 3: ()}
@@ -43,7 +34,7 @@ def test_which_points_the_tasks_of_other_jobs_run() -> None:
     assert submission(last=10**6).points_of(10**6) == (10**6,), "at once"
 
 
-def test_the_first_journals_reported_neither_role_nor_round(tmp_path: Path) -> None:
+def test_all_that_a_journal_tells_of_a_submission_and_what_the_first_did_not(tmp_path: Path) -> None:
     journal = read_journal(tmp_path)
     assert (journal.submissions, journal.unanswered, journal.rounds, journal.notes) == ((), None, 0, ())
     write_event(tmp_path, "submitting", scheduler="slurm", first=1, last=3)
@@ -51,15 +42,12 @@ def test_the_first_journals_reported_neither_role_nor_round(tmp_path: Path) -> N
     write_submitted(tmp_path, "slurm", "7", first=1, last=3)
     (one,) = read_journal(tmp_path).submissions
     assert (one.role, one.round, one.lines, one.only) == (Role.POINTS, 1, (), frozenset())
-
-
-def test_all_that_a_journal_tells_of_a_submission(tmp_path: Path) -> None:
     (tmp_path / "tasks-2.txt").write_text("4 5\n9\n", encoding="utf-8")
     span = {"first": 1, "last": 2, "offset": 0, "list": "tasks-2.txt", "round": 2, "role": "points"}
     write_event(tmp_path, "submitted", scheduler="slurm", job_id=8, cluster="lab", **span)
     write_event(tmp_path, "submitted", scheduler="local", job_id="9", first=1, last=6, only=[1, 6], round=3)
     write_event(tmp_path, "submitted", scheduler="local", job_id="10", first=7, last=7, on_path=["slurm"])
-    listed, driven, on_login_node = read_journal(tmp_path).submissions
+    _, listed, driven, on_login_node = read_journal(tmp_path).submissions
     assert (listed.on_path, on_login_node.on_path) == (None, ("slurm",))
     assert (listed.job, listed.at, points_by_task(listed)) == (JobId("8", "lab"), AT, {1: (4, 5), 2: (9,)})
     assert points_by_task(driven) == {1: (1,), 6: (6,)}
@@ -76,7 +64,6 @@ def test_all_that_a_journal_tells_of_a_submission(tmp_path: Path) -> None:
         {"only": 5},
         {"first": float("nan")},
         {"last": 10**6 + 1},
-        {"offset": 10**30},
         {"scheduler": "slurm", "round": [2]},
     ],
 )
@@ -97,14 +84,13 @@ def test_an_event_that_is_no_word_is_named_and_the_rest_is_read(tmp_path: Path, 
     write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=1)
     line = json.dumps({"event": event, "round": 2})
     with (tmp_path / JOURNAL_FILE).open("a", encoding="utf-8") as stream:
-        stream.write(line + "\n" + json.dumps({"event": "left", "round": 10**9}) + "\n")
+        stream.write(line + "\n")
     journal = read_journal(tmp_path)
-    assert [one.job.id for one in journal.submissions] == ["8"]
-    assert (journal.rounds, journal.left) == (1, None)
+    assert ([one.job.id for one in journal.submissions], journal.rounds) == (["8"], 1)
     assert f"{tmp_path / JOURNAL_FILE}:2: not an event" in journal.notes[0]
 
 
-def test_an_intent_stays_unanswered_until_an_answer_follows(tmp_path: Path) -> None:
+def test_an_intent_stays_unanswered_and_points_stay_left_until_an_answer_follows(tmp_path: Path) -> None:
     span: dict[str, object] = {"scheduler": "slurm", "first": 1, "last": 3, "offset": 0}
     write_event(tmp_path, "submitting", **span, round=2)
     write_event(tmp_path, "throttled", job_id="7")
@@ -116,6 +102,13 @@ def test_an_intent_stays_unanswered_until_an_answer_follows(tmp_path: Path) -> N
     write_event(tmp_path, "submitting", **span, round=3)
     write_event(tmp_path, "submitted", **span, job_id="9", round=3)
     assert read_journal(tmp_path).unanswered is None
+    write_event(tmp_path, "left", points=[1], why="no submit host")
+    write_submitted(tmp_path, "slurm", "79", first=1, last=1, role=Role.FOLLOW)
+    left = read_journal(tmp_path).left
+    assert left is not None
+    assert (left["points"], left["why"]) == ([1], "no submit host")
+    write_submitted(tmp_path, "slurm", "80", first=1, last=1)
+    assert read_journal(tmp_path).left is None, "what was left has been submitted"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import re
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point
-from jobkit.runs import logs
 from jobkit.runs.journal import JobTask
 from jobkit.runs.logs import ErrorFilter, Log, find_log, print_log, show
 from jobkit.runs.status import point_named
@@ -24,13 +22,13 @@ from tests.support.builders import (
     grid,
     point,
     record,
-    write_answer,
     write_begin,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
+from tests.whole.test_job_script import wait_until
 
 POINTS = grid([50, 100, 150])
 TEXT = b"stanza: loading\n\xff warming up\nTraceback (most recent call last):\n  File x\nValueError: no\nbye"
@@ -54,19 +52,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 How = Callable[..., None]
 
 
-class Said(list[str]):
-    """What was printed for a person."""
-
-    def __call__(self, line: str) -> None:
-        self.append(line)
-
-
 def printed(
     run: Path, word: str = "1", *, number: int | None = None, err: bool = False, how: How = show
 ) -> tuple[bytes, list[str]]:
     """Return what goes to stdout, and what is said besides."""
-    out, said = io.BytesIO(), Said()
-    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, said)
+    out, said = io.BytesIO(), list[str]()
+    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, said.append)
     return out.getvalue(), said
 
 
@@ -77,7 +68,7 @@ def refused(run: Path, word: str = "1", *, number: int | None = None, how: How =
 
 
 @pytest.mark.slow
-def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
+def test_a_log_is_printed_whole_and_of_an_empty_log_what_is_known(run: Path) -> None:
     path = run / "logs" / "77_1.out"
     path.write_bytes(TEXT)
     title = f"p001 try 1: slurm job 77, task 1, {path}"
@@ -86,11 +77,7 @@ def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     nothing = "nothing in the log looks like an error; without --err jobkit prints the whole log"
     out, said = printed(run, err=True)
     assert (out, said[:2]) == (b"", [title, nothing])
-
-
-@pytest.mark.slow
-def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:
-    (run / "logs" / "77_1.out").touch()
+    path.write_bytes(b"")
     assert printed(run)[1][1].startswith("p001 try 1 has printed nothing: unsettled, slurm does not answer")
     failed = replace(record(POINTS[0]), outcome=Outcome.MODEL_MISSING, message="no tokenizer\nin \x1b[31m/m")
     write_record(run, failed)
@@ -102,7 +89,7 @@ def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_log_that_is_to_come_is_no_mistake(run: Path, tmp_path: Path) -> None:
+def test_a_log_that_is_to_come_is_no_mistake_and_one_that_is_gone_is(run: Path, tmp_path: Path) -> None:
     error = refused(run, "2")
     assert error.message.startswith("p002 has no log yet")
     assert "(slurm job 77, task 2)" in error.message
@@ -111,10 +98,6 @@ def test_a_log_that_is_to_come_is_no_mistake(run: Path, tmp_path: Path) -> None:
     error = refused(never)
     assert "p001 has no log: missing, never submitted" in error.message
     assert (error.exit_code, error.hint) == (5, f"jobkit resume {never} submits it")
-
-
-@pytest.mark.slow
-def test_a_log_that_is_gone(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
     error = refused(run)
     assert re.search(r"has ended \(lost; .*\), but .*77_1.out is not there", error.message)
@@ -124,42 +107,24 @@ def test_a_log_that_is_gone(run: Path) -> None:
     assert re.search(r"try 1 has ended \(lost; .*\), but its job is not known", refused(run).message)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "not within 120 s"
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run: Path) -> None:
     """The job that was waited for was taken back; its log never came."""
 
     def job() -> None:
-        wait_for(lambda: len(said) > 1)
+        wait_until(lambda: len(said) > 1)
         write_submitted(run, "slurm", "78", first=1, last=1, offset=1, round=2)
         (run / "logs" / "78_1.out").write_bytes(b"hello\n")
         write_begin(run, POINTS[1], job="78", task=1)
         write_exit(run, POINTS[1], Exit(status=0, stage="done"))
 
-    out, said = io.BytesIO(), Said()
+    out, said = io.BytesIO(), list[str]()
     thread = threading.Thread(target=job)
     thread.start()
-    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said)
+    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said.append)
     thread.join()
     assert out.getvalue() == b"hello\n"
     assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
-
-
-@pytest.mark.slow
-def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "ASK_EVERY_S", 0.3)
-    (run / "logs" / "77_1.out").write_bytes(b"hello\n")
-    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):  # the scheduler lost it
-        write_answer(run, "slurm", "gone", "77.1", argv=[], at=at)
-    out, said = printed(run, how=print_log)
-    assert out == b"hello\n"
-    assert said[-1].startswith("p001 try 1: lost")
 
 
 PIECES = st.sampled_from(
@@ -179,13 +144,6 @@ def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[byt
     assert sieve.open is (not faults or first is not None)
 
 
-def test_a_corpus_that_is_not_planned_yet_has_no_point(tmp_path: Path) -> None:
-    for file, text in ((POINTS_FILE, ""), (ORDER_FILE, '{"run_id": "demo-1"}')):
-        (tmp_path / file).write_text(text, encoding="utf-8")
-    with pytest.raises(JobkitError, match="not planned yet"):
-        find_log(tmp_path, "1")
-
-
 def name(log: Log) -> str | None:
     return log.path.name if log.path else None
 
@@ -202,7 +160,7 @@ def test_the_try_tells_who_runs_it_and_before_it_has_begun_the_journal(run: Path
     assert (log.tried.number, name(log), log.tries, log.name) == (1, "77_1.out", (1,), "p001 try 1")
 
 
-def test_the_job_that_was_submitted_since_is_the_latest(run: Path) -> None:
+def test_the_job_that_was_submitted_since_is_the_latest_and_its_points_share_a_log(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
     found = [find_log(run, "1"), find_log(run, "1", 1)]
@@ -210,26 +168,17 @@ def test_the_job_that_was_submitted_since_is_the_latest(run: Path) -> None:
         (0, "78_1.out", ()),
         (1, "77_1.out", (1,)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "expected"),
-    [("sge", "demo-20260102-101530-3f9a.o5.1"), ("local", "5_1.out"), ("pbs", None)],
-)
-def test_each_scheduler_names_its_logs(scheduler: str, expected: str | None, tmp_path: Path) -> None:
-    folder = write_points(tmp_path / "run", POINTS)
-    write_submitted(folder, scheduler, "5", first=1, last=3)
-    assert name(find_log(folder, "1")) == expected
-
-
-def test_points_that_share_a_task_share_its_log(run: Path) -> None:
-    (run / "tasks-2.txt").write_text("1 3\n2\n")
-    write_submitted(run, "slurm", "79", first=1, last=2, list="tasks-2.txt", round=2)
+    (run / "tasks-3.txt").write_text("1 3\n2\n")
+    write_submitted(run, "slurm", "79", first=1, last=2, list="tasks-3.txt", round=3)
     assert [find_log(run, word).others for word in "123"] == [("p003",), (), ("p001",)]
 
 
 def test_a_try_that_there_is_not(run: Path, tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="not a run folder"):
+        find_log(tmp_path, "1")
+    for file, text in ((POINTS_FILE, ""), (ORDER_FILE, '{"run_id": "demo-1"}')):
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match="not planned yet"):
         find_log(tmp_path, "1")
     with pytest.raises(JobkitError, match="p002 has no try 2: none has begun"):
         find_log(run, "2", 2)

@@ -90,11 +90,8 @@ def test_a_run_that_has_ended_is_told_once(tmp_path: Path, server: Server) -> No
     assert server.told == [{"text": TEXT}]
     assert "on_end: webhook sent" in render(seen(run), "run", width=100, most=9)
     assert run_json(seen(run), "run")["on_end"] == {"webhook": "sent"}
-
-
-def test_teams_gets_a_card(tmp_path: Path, server: Server) -> None:
-    on_end.tell(ended(tmp_path / "run", OnEnd(webhook=Webhook(env="HOOK", format="teams"))))
-    (card,) = server.told
+    on_end.tell(ended(tmp_path / "teams", OnEnd(webhook=Webhook(env="HOOK", format="teams"))))
+    _, card = server.told
     assert card["attachments"][0]["content"]["body"][0]["text"] == TEXT
 
 
@@ -201,7 +198,9 @@ def _die_at(step: int, act: Callable[[], None]) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_gets_json_and_no_shell(tmp_path: Path) -> None:
+def test_a_command_gets_json_and_no_shell_and_is_killed_if_it_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "tell"
     program.write_text(
         '#!/bin/sh\nprintf "%s\\n" "$@" >"$0.words"; cat >"$0.json"; exit 3\n', encoding="utf-8"
@@ -213,12 +212,8 @@ def test_a_command_gets_json_and_no_shell(tmp_path: Path) -> None:
     assert (tmp_path / "tell.words").read_text(encoding="utf-8") == "$HOME; exit\n"
     assert json.loads((tmp_path / "tell.json").read_text(encoding="utf-8"))["state"] == "has ended"
     assert on_end.states(run) == {"command": "kept: it ended with status 3"}
-
-
-@pytest.mark.slow
-def test_a_command_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_end, "DEADLINE_S", 0.2)
-    run = ended(tmp_path / "run", OnEnd(command=["sleep", "1000"]))
+    run = ended(tmp_path / "hangs", OnEnd(command=["sleep", "1000"]))
     on_end.tell(run)
     assert on_end.states(run) == {"command": "perhaps sent"}
 
@@ -247,11 +242,8 @@ def test_what_is_told(points: list[Any], fields: dict[str, Any], state: str) -> 
     assert on_end.verdict(a_run(points, **fields)) == state
 
 
-def test_the_job_that_follows_does_not_wait_for_itself() -> None:
+def test_the_job_that_follows_does_not_wait_for_itself_and_no_name_of_a_job_is_obeyed() -> None:
     assert on_end.verdict(a_run([DONE, FAILED], **FOLLOWS), following=True) == "has failed"
-
-
-def test_no_name_of_a_job_is_obeyed() -> None:
     text = on_end.harmless("<!channel> @all <b>*x*</b> [a](https://b) `c` _d_\n\x1b[1m")
     assert not set(text) & set("<>@*_`[]\n\x1b")
     assert "://" not in text

@@ -2,12 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from jobkit.core.records import Record
 from jobkit.runs.results import overlap_words, overlaps
 from tests.support.builders import point, record
-from tests.support.growth import growth
 
 CPU = record(point(device="cpu"))
 
@@ -29,12 +26,3 @@ def test_overlaps_are_counted_at_one_place_only() -> None:
     assert "4 of 5 points ran at the same time as another point on one of 2 hosts" in overlap_words(
         both, overlaps(both)
     )
-
-
-@pytest.mark.rare
-def test_overlaps_of_a_large_sweep_take_no_time() -> None:
-    spans = [at(f"host {n % 50}", n % 59, 59) for n in range(16_000)]
-    assert min(overlap or 0 for overlap in overlaps(spans)) > 240
-    assert (
-        growth(lambda number: overlaps(spans[:number]), 2_000, 16_000) < 24
-    )  # 64 if each looks at all others

@@ -92,18 +92,11 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
     done = replace(points[0], point=first, all_tries=(tried(1, Outcome.TIMEOUT), small))
     skipped = replace(left_out(5, Outcome.PRUNED, first.point_id), point=repeat)
     assert a_run([done, skipped]).saved == (1, 60.0), "a repeat that was not needed"
-
-
-@pytest.mark.parametrize(
-    "skipped",
-    [
+    no_time = a_point(1, PointStanding.DONE, Outcome.GPU_OOM)
+    for skipped in (
         left_out(3, Outcome.STOPPED, "p002"),
         left_out(3, Outcome.PRUNED, ""),
         left_out(3, Outcome.PRUNED, "p001"),
         a_point(3, PointStanding.DONE, Outcome.PRUNED),
-    ],
-)
-def test_what_is_still_to_be_measured_or_has_no_known_cause_saves_nothing(skipped: PointStatus) -> None:
-    took = tried(1, Outcome.GPU_OOM, record=record(point(2)))
-    out = a_point(2, PointStanding.DONE, Outcome.GPU_OOM, tries=[took])
-    assert a_run([a_point(1, PointStanding.DONE, Outcome.GPU_OOM), out, skipped]).saved is None
+    ):
+        assert a_run([no_time, points[1], skipped]).saved is None, "no known cause, or time"

@@ -4,8 +4,6 @@ import getpass
 import json
 import os
 import pwd
-import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -39,24 +37,26 @@ def asker(*texts: str, argv: tuple[str, ...] = ARGV) -> Callable[[], Completed]:
     return lambda: Completed(argv, 1, left.pop(0), "a word of warning")
 
 
-def test_a_young_answer_will_do_whoever_got_it(cache: Path) -> None:
+def test_a_young_answer_of_the_same_cluster_will_do_whoever_got_it(
+    cache: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask = asker("first", "second")
     first = cached_answer(ARGV, ask, 60)
     assert (first, cached_answer(ARGV, ask, 60)) == (Completed(ARGV, 1, "first", "a word of warning"), first)
     assert cached_answer(("squeue", "-j", "8"), asker("another question"), 60).stdout == "another question"
     assert len(list(cache.glob("*.json"))) == 2
     assert cached_answer(ARGV, ask, 0).stdout == "second", "asked anew, always"
-
-
-@pytest.mark.usefixtures("cache")
-def test_another_cluster_has_answers_of_its_own(queue: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = asker("one", "two", "three")
+    monkeypatch.setenv("SLURM_CONF", "/etc/one.conf")
     assert cached_answer(ARGV, ask, 60).stdout == "one"
     monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
     assert cached_answer(ARGV, ask, 60).stdout == "two"
     (queue.folder / "squeue").rename(queue.folder.parent / "squeue")
     monkeypatch.setenv("PATH", str(queue.folder.parent))
     assert cached_answer(ARGV, ask, 60).stdout == "three"
+    monkeypatch.setenv(CACHE_VARIABLE, str(queue.folder.parent / "squeue" / "cache"))
+    ask = asker("first", "second")
+    assert [cached_answer(ARGV, ask, 60).stdout for _ in range(2)] == ["first", "second"], "no place for it"
 
 
 @pytest.mark.parametrize("text", ["{", '{"status": "x", "stdout": "", "stderr": ""}'])
@@ -69,15 +69,6 @@ def test_an_answer_that_is_old_of_the_future_or_spoilt_is_asked_for_again(cache:
         assert cached_answer(ARGV, ask, 60).stdout == answer
     path.write_text(text, encoding="utf-8")
     assert [cached_answer(ARGV, ask, 60).stdout for _ in range(2)] == ["fourth", "fourth"]
-
-
-def test_without_a_place_to_keep_it_everybody_asks_for_himself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
-    ask = asker("first", "second")
-    assert [cached_answer(ARGV, ask, 60).stdout for _ in range(2)] == ["first", "second"]
 
 
 ASK = """\
@@ -116,31 +107,23 @@ def kept(run: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Path, queue: Programs) -> None:
+def test_a_failure_or_an_error_of_the_queue_is_kept(tmp_path: Path, queue: Programs) -> None:
     queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
     (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
     assert (task.job_id, task.state, task.reason) == ("7", State.PENDING, "length 0")
     assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j|%P|%u|%V -j 7,8"]
     assert kept(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, queue: Programs) -> None:
     queue.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller\n")
     assert ask_queue(slurm, JOBS, [tmp_path]) is None
     (answer,) = kept(tmp_path)
     assert (answer["kind"], answer["scheduler"], answer["status"]) == ("queue", "slurm", 1)
     assert "Unable to contact" in str(answer["stderr"])
     assert str(answer["at"]).endswith("+00:00")
-
-
-@pytest.mark.slow
-def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, queue: Programs) -> None:
     queue.says("qstat", f"<job_info>{row(7, 'Eqw', 2)}{row(99, 'Eqw', 2)}</job_info>")
     tasks = ask_queue(sge, JOBS, [tmp_path])
     assert tasks is not None
     assert [(task.job_id, task.task, task.state) for task in tasks] == [("7", 2, State.ERROR)]
-    assert [answer["kind"] for answer in kept(tmp_path)] == ["queue"]
+    assert [answer["scheduler"] for answer in kept(tmp_path)] == ["slurm", "sge"]
 
 
 @pytest.mark.slow
@@ -191,21 +174,3 @@ def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, queu
     ask_queue(sge, JOBS, [tmp_path])
     owners = [pwd.getpwuid(nobody).pw_name, getpass.getuser()]  # the second owner has no name here
     assert queue.called() == [f"qstat -s prs -u {owner} -xml" for owner in owners]
-
-
-@pytest.mark.slow
-def test_tasks_that_wait_for_queues_in_error_report_it(queue: Programs, cache: Path) -> None:
-    def reasons(state: str, *flags: str) -> list[str]:
-        rows = "".join(row(7, flag, task) for task, flag in enumerate(flags, 1))
-        line = f"all.q@n1                BIP   0/0/16         1.97     lx-amd64      {state}"
-        text = f"<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"
-        queue.add("qstat", f"[[ $* == -f ]] && echo '{line}' || echo {shlex.quote(text)}")
-        shutil.rmtree(cache, ignore_errors=True)
-        return [sge.explain(task) for task in ask_queue(sge, (JobId("7"),), []) or ()]
-
-    assert "qmod -cq all.q@n1" in reasons("E", "qw", "hqw")[0]
-    assert "held by its owner" in reasons("E", "qw", "hqw")[1]
-    assert reasons("", "qw") == ["waits for a free slot, or its turn"]
-    queue.calls()
-    assert reasons("E", "qw", "r") == ["waits for a free slot, or its turn", ""]
-    assert "qstat -f" not in queue.called(), "one runs, so the cluster starts jobs"

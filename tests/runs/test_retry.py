@@ -18,7 +18,7 @@ from jobkit.runs.request import (
     Change,
     Overrides,
     RetryGroup,
-    changed,
+    changed_resources,
     groups,
     memory_request,
     merge_overrides,
@@ -57,11 +57,7 @@ def test_the_defaults() -> None:
     often = Policy.model_validate({"node_fail": {"tries": 4}})
     assert policy_change(often, failed) == Change(exclude=("n1", "n2"))
     assert policy_change(often, [*failed, failed[0]]) is None
-
-
-def test_a_hang_runs_again_with_the_same_walltime_and_then_waits_for_a_person() -> None:
-    policy, slow = Policy(), tried(Outcome.TIMEOUT)
-    hang = tried(Outcome.TIMEOUT, hung=True)
+    slow, hang = tried(Outcome.TIMEOUT), tried(Outcome.TIMEOUT, hung=True)
     assert policy_change(policy, [hang]) == Change()
     assert policy_change(policy, [hang, hang]) is None
     assert policy_change(policy, [hang, slow]) == Change(walltime=2), "the walltime was too short once"
@@ -158,18 +154,18 @@ def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
     assert indices(select_points(looks, only)) == expected
 
 
-def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
+def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial_or_was_left_out() -> None:
     with pytest.raises(JobkitError, match="--only gpu_oom: a point with this outcome is done") as caught:
         select_points([one_look(1, PointStanding.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
     assert caught.value.hint == "jobkit sweep SPEC --new runs all points again"
     trial = one_look(1, PointStanding.FAILED, Outcome.GPU_OOM)
     assert select_points([trial], ["gpu_oom"]) == [trial]
-
-
-def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
     pruned = one_look(1, PointStanding.DONE, Outcome.PRUNED)
     assert select_points([pruned], []) == []
     assert select_points([pruned], ["1"]) == [pruned]
+    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
+        select_points(looks_of(*[PointStanding.FAILED] * 3), ["p0002"])
+    assert "--only takes failed, cancelled, missing" in caught.value.hint
 
 
 def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> None:
@@ -183,14 +179,15 @@ def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> No
 
 
 def test_what_a_group_gets_beyond_the_spec() -> None:
-    got = changed(SPEC, Change(memory=1.5, walltime=2.0, exclude=("n1", "n9"))).resources
-    assert (got.memory, got.walltime, list(got.exclude)) == (300 * 2**20, 240, ["n9", "n1"])
-    assert changed(SPEC, Change()) == SPEC
-    assert changed(SPEC, Change(memory=1.001)).resources.memory == 201 * 2**20, "a whole step"
-    kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.memory"]).resources
+    before, twice = SPEC.resources, Change(memory=2.0, walltime=2.0)
+    assert changed_resources(before, Change()) == before
+    assert changed_resources(before, Change(memory=1.001)).memory == 201 * 2**20, "a whole step"
+    kept = changed_resources(before, twice, keep=["resources.memory"])
     assert (kept.memory, kept.walltime) == (200 * 2**20, 240)
-    kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.walltime"]).resources
+    kept = changed_resources(before, twice, keep=["resources.walltime"])
     assert (kept.memory, kept.walltime) == (400 * 2**20, 120)
+    (group,) = again([one_look(1, PointStanding.FAILED, Outcome.NODE_FAIL)], strictly=True)
+    assert list(group.spec.resources.exclude) == ["n9", "n1"]
 
 
 def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> None:
@@ -205,7 +202,7 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
     )
     looks = [late, full, one_look(3, PointStanding.FAILED, Outcome.PREEMPTED), gone]
     needs = {group.points: group.spec.resources for group in again(looks, strictly=True)}
-    pace_s = whole_s(late.counts, shared=False)
+    pace_s = whole_s(late.verdict)
     assert pace_s
     assert needs[1,].walltime == walltime_request(pace_s) > 240
     assert needs[2, 4].memory == memory_request(2**30) == 2 * 2**30, "whatever came after"
@@ -230,7 +227,7 @@ def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -
 LARGE = ("resources.memory=16GiB",)
 
 
-def test_what_a_person_gave_stays_and_grows_from_there() -> None:
+def test_what_a_person_gave_stays_and_grows_from_there_and_what_is_given_now_is_the_last_word() -> None:
     """The tries before ran with less: that they ran out of memory tells nothing of it."""
     earlier, later = JobTask("slurm", "76", 1), TASK
     out = replace(tried(Outcome.RAM_OOM), task=earlier)
@@ -241,26 +238,14 @@ def test_what_a_person_gave_stays_and_grows_from_there() -> None:
     assert group.spec.resources.memory == 24 * 2**30
     (group,) = groups([look], spec_of, {}, (), strictly=False)
     assert group.spec.resources.memory == 675 * 2**20
-
-
-def test_what_a_person_gives_now_is_the_last_word() -> None:
     failed = one_look(1, PointStanding.FAILED, *[Outcome.RAM_OOM] * 2)
     for before in ((), LARGE):
         (group,) = again([failed], LARGE, given_=before, strictly=False)
-        assert group.spec.resources.memory == 16 * 2**30
+        assert group.spec.resources.memory == 16 * 2**30, "what a person gives now is the last word"
         assert group.given == LARGE
-
-
-def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -> None:
-    (group,) = again(
-        [one_look(1, PointStanding.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
-    )
-    assert group.change.memory == 1.5
-
-
-def test_a_hang_counts_whatever_walltime_a_person_gave() -> None:
     given_ = ("resources.walltime=1h",)
-    earlier, later = JobTask("slurm", "76", 1), TASK
+    (group,) = again([failed], given_, strictly=False)
+    assert group.change.memory == 2.25, "a walltime hides nothing that is known of memory"
     hung = tried(Outcome.TIMEOUT, hung=True)
     look = one_look(1, PointStanding.FAILED, Outcome.TIMEOUT)
     once = replace(look, all_tries=(hung,))
@@ -281,9 +266,3 @@ def test_a_hang_counts_whatever_walltime_a_person_gave() -> None:
 )
 def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
     assert merge_overrides(before, now) == both
-
-
-def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
-    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
-        select_points(looks_of(*[PointStanding.FAILED] * 3), ["p0002"])
-    assert "--only takes failed, cancelled, missing" in caught.value.hint

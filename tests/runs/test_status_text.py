@@ -22,10 +22,8 @@ from jobkit.runs.status_text import (
     point_json,
     render,
     render_point,
-    run_json,
     stand_in_warning,
 )
-from jobkit.runs.tries import Try
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import (
     batch,
@@ -122,16 +120,13 @@ def test_many_points_are_a_line_for_each_state_the_most_urgent_first() -> None:
     assert len(rows(a_run(many()), most=1000)) == 76
 
 
-def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
+def test_what_could_not_be_read_is_named_and_why_results_are_not_home() -> None:
     run = a_run([a_point(1, PointStanding.DONE, Outcome.OK)], notes=tuple(f"line {n}" for n in range(1, 8)))
     found = lines(run)
     assert found[found.index("line 1") :][:6] == [
         *(f"line {n}" for n in range(1, 6)),
         "and 2 more notes",
     ]
-
-
-def test_the_reason_why_results_are_not_home_is_shown_whole() -> None:
     why = "exit file: No space left on device; results kept in /scratch/" + "long/" * 30 + "out"
     run = a_run([a_point(1, PointStanding.FAILED, Outcome.STAGE_OUT, why=why)])
     assert why.removeprefix("exit file: ") in render(run, "runs/demo", width=80, most=40)
@@ -147,26 +142,23 @@ def shown(of: PointStatus, *, mine: bool = True) -> list[str]:
     return render_point(a_run([of], mine=mine), of, "runs/demo").splitlines()
 
 
-def failed(of: Try) -> PointStatus:
-    return a_point(1, PointStanding.FAILED, of.outcome, tries=(of,))
-
-
-def test_a_try_that_was_killed_shows_every_source() -> None:
+def test_a_try_shows_every_source_and_is_not_called_after_the_one_that_decided() -> None:
     begin = Begin(scheduler="slurm", job="77", task=1, restart=2, round=3, host="node1")
     exit_ = Exit(status=137, stage="run", signal="TERM", message="no copy", scratch="/x", host="node1")
     account = Accounted(job_id="77", task=1, ended=True, outcome=None, exit_status=137, max_rss_bytes=2**33)
-    killed = replace(tried(2, Outcome.STAGE_OUT), begin=begin, exit=exit_, account=account)
+    killed = tried(2, Outcome.STAGE_OUT, evidence="\x1b[2Jgone\nand more")
+    killed = replace(killed, begin=begin, exit=exit_, account=account)
+    found = shown(a_point(1, PointStanding.FAILED, killed.outcome, tries=(killed,)))
+    assert all(line.isprintable() for line in found)
     assert {
+        "  because     \\x1b[2Jgone and more",
         "  ran         slurm job 77, task 1, round 3, started again 2 times, on node1",
         "  record      not in the run folder",
         "  exit file   status 137 in step run; no copy; signal TERM",
         "  accounting  no words; exit status 137; at most 8.00 GiB resident",
         "  kept in     node1:/x on that node's scratch",
-    } <= set(shown(failed(killed)))
-
-
-def test_a_try_beside_the_one_that_decided_the_point_is_not_called_after_it() -> None:
-    """A worker that outlived its node's daemon has written nothing yet."""
+    } <= set(found)
+    # A worker that outlived its node's daemon has written nothing yet.
     beside = tried(2, evidence="no record yet: running, or not copied home yet")
     point = a_point(1, PointStanding.DONE, Outcome.OK, tries=[beside, tried(1, Outcome.OK)])
     text = render_point(a_run([point]), point, "runs/demo")
@@ -183,12 +175,6 @@ def test_what_to_type_about_a_point() -> None:
     assert shown(missing, mine=False)[-1] == "no try: missing"
     running = shown(a_point(1, PointStanding.RUNNING, batches=HALF))
     assert running[-1].startswith("next: jobkit logs runs/demo 1 -f ")
-
-
-def test_words_from_elsewhere_do_not_control_the_terminal() -> None:
-    found = shown(failed(tried(1, Outcome.BUG, evidence="\x1b[2Jgone\nand more")))
-    assert "  because     \\x1b[2Jgone and more" in found
-    assert all(line.isprintable() for line in found)
 
 
 def test_tries_by_hand_stand_among_the_others_and_are_marked() -> None:
@@ -237,21 +223,6 @@ def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Programs)
 
 def of(point: PointStatus, *, with_tries: bool = False) -> dict[str, object]:
     return point_json(a_run([point]), point, with_tries=with_tries)
-
-
-def test_a_run_for_programs() -> None:
-    running = a_point(2, PointStanding.RUNNING, batches=HALF, queued=waits(State.RUNNING, elapsed_s=4.0))
-    run = a_run([a_point(1, PointStanding.DONE, Outcome.OK), running])
-    run = with_job(run, Role.FOLLOW, State.PENDING, "Dependency")
-    found = json.loads(json.dumps(run_json(run, "runs/demo"), allow_nan=False))
-    assert (found["to_go_s"], found["saved_s"], found["gpus"], found["exit_code"]) == (0.5, None, 1, 5)
-    (job,) = found["jobs"]
-    assert (job["role"], job["job"], job["state"]) == ("follow", "79", "waiting")
-    assert found["next"][0]["command"] == "jobkit status runs/demo --watch"
-    second = found["points"][1]
-    fields = ("state", "outcome", "job", "task", "node", "gpu", "elapsed_s")
-    assert [second[key] for key in fields] == ["running", None, "77", 2, "node1", "h200", 4]
-    assert (second["batches"], second["batches_total"], second["left_s"]) == (2, 40, 0.5)
 
 
 def test_what_is_not_known_is_null_and_never_nan() -> None:

@@ -45,14 +45,6 @@ def write(run: Path, *found: Trial, tail: str = "") -> Path:
     return run
 
 
-def test_a_need_above_the_bound_is_said() -> None:
-    within, above = (
-        replace(TRIED, outcome=Outcome.OK, measured_bytes=round(need * GIB)) for need in (15.8, 15.95)
-    )
-    said = describe_trials([within, above])
-    assert ["above the bound of 15.90 GiB (95 %)" in one for one in said] == [False, True]
-
-
 def test_a_trial_of_an_earlier_version_has_the_knob_of_today(tmp_path: Path) -> None:
     (tmp_path / TRIALS_FILE).write_text('{"batch_size": 0, "padded_chars": 9000}\n', encoding="utf-8")
     (found,) = trials(tmp_path)

@@ -41,18 +41,15 @@ def a_run(name: str) -> Path:
     return write_points(Path(name), grid([50, 100]))
 
 
-def test_runs_are_named_by_folder_or_by_name() -> None:
+def test_runs_are_named_by_folder_or_by_name_and_then_points(here: Path) -> None:
     first, second = a_run("runs/demo-1"), a_run("runs/demo-2")
     assert resolve_words(["runs/demo-1", "demo-2"]) == RunAndPoints((first, second))
-
-
-def test_what_follows_one_run_and_is_none_is_a_point(here: Path) -> None:
-    run = a_run("runs/demo")
     (here / "7").mkdir()
-    assert resolve_words(["runs/demo", "7", "p001"]) == RunAndPoints((run,), ("7", "p001"))
-    a_run("runs/demo-2")
+    assert resolve_words(["runs/demo-1", "7", "p001"]) == RunAndPoints((first,), ("7", "p001"))
     with pytest.raises(JobkitError, match="7: not a run folder"):
-        resolve_words(["demo", "demo-2", "7"])
+        resolve_words(["demo-1", "demo-2", "7"])
+    a_run("elsewhere/demo")
+    assert resolve_words(["elsewhere"]) == RunAndPoints(folder=Path("elsewhere"))
 
 
 def test_without_a_run_a_point_is_of_the_latest_run() -> None:
@@ -84,12 +81,6 @@ def test_a_run_that_is_not_there_is_refused_with_its_nearest() -> None:
     assert caught.value.hint == "did you mean 'demo-20260102-101530-3f9a'?"
 
 
-def test_a_site_file_with_a_fault_is_no_reason_to_show_nothing(here: Path) -> None:
-    (here / "config").mkdir()
-    (here / "config" / "site.yaml").write_text("name: [", encoding="utf-8")
-    assert resolve_words([]).folder == Path("runs")
-
-
 @pytest.fixture
 def elsewhere(here: Path) -> Path:
     """Return where the site says that runs go."""
@@ -116,17 +107,14 @@ def test_where_the_site_says_that_runs_go_they_are_looked_for(
     with pytest.raises(JobkitError) as caught:
         run_named("new-20260102-101530-3f9b")
     assert caught.value.hint == f"did you mean {new.name!r}?"
+    Path("config/site.yaml").write_text("name: [", encoding="utf-8")
+    assert resolve_words([]).folder == Path("runs"), "a fault in it is no reason to show nothing"
 
 
 def test_what_to_begin_with_is_there_wherever_one_stands(here: Path) -> None:
     words = shlex.split(how_to_begin().partition(";")[0])
     assert words[3:5] == ["jobkit", "sweep"]
     assert (here / words[5]).is_file()
-
-
-def test_one_folder_of_runs_stands_for_its_latest() -> None:
-    a_run("elsewhere/demo")
-    assert resolve_words(["elsewhere"]) == RunAndPoints(folder=Path("elsewhere"))
 
 
 def test_the_latest_run_is_the_first(here: Path) -> None:
@@ -170,6 +158,9 @@ def test_all_runs_are_listed_from_anywhere_the_latest_first(project: Path) -> No
     (first, second) = json.loads(printed("--list", "--json"))["runs"]
     assert (first["run"], second["folder"]) == (NEW, str(project / OLD))
     assert first["age_s"] < second["age_s"]
+    listed = read_list(1)
+    assert ([run["run"] for run in listed["runs"]], listed["older"]) == ([NEW], 1)
+    assert "and 1 older" not in printed("--list", "--all")
 
 
 def test_without_a_run_it_is_the_latest_of_all_and_merge_proposes_a_corpus(project: Path) -> None:
@@ -194,6 +185,8 @@ def test_every_name_in_the_list_names_its_run(project: Path) -> None:
     with pytest.raises(JobkitError, match="2 runs have this name") as caught:
         find_run(OLD)
     assert str(twin) in caught.value.hint
+    remember(write_points(project / "7", grid([50])))
+    assert find_run("7") is None, "a number names a point"
 
 
 def test_a_folder_without_a_run_is_left_out_and_the_others_stay(project: Path) -> None:
@@ -207,13 +200,6 @@ def test_a_folder_without_a_run_is_left_out_and_the_others_stay(project: Path) -
     assert len(left_out) == 2
 
 
-def test_older_runs_are_counted(project: Path) -> None:
-    listed = read_list(1)
-    assert ([run["run"] for run in listed["runs"]], listed["older"]) == ([NEW], 1)
-    assert "and 1 older" not in printed("--list", "--all")
-    assert project.is_dir()
-
-
 def test_a_run_is_remembered_once_and_a_list_that_cannot_be_written_stops_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,12 +208,6 @@ def test_a_run_is_remembered_once_and_a_list_that_cannot_be_written_stops_nothin
     monkeypatch.setenv("JOBKIT_RUNS", str(project / OLD / "points.jsonl" / "runs.txt"))
     remember(project / NEW)
     assert remembered() == []
-
-
-def test_a_number_names_a_point_and_no_run_elsewhere(project: Path) -> None:
-    remember(write_points(project / "7", grid([50])))
-    assert find_run("7") is None
-    assert find_run(OLD) == project / OLD
 
 
 @pytest.mark.parametrize(

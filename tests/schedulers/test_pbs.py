@@ -8,18 +8,31 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+from jobkit.runs.tries import is_fault, reported_outcome
+from jobkit.schedulers.lint import lint
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS, submission_environment
 from jobkit.schedulers.types import Array, JobId, State
 from tests.schedulers.pbs import jobkit_pbs as pbs
-from tests.schedulers.test_toy import SPEC, run_of
+from tests.support import commands
 
 PBS = Path(__file__).parent / "pbs"
 CHECKED: Scheduler = pbs  # by mypy
+SPEC = """\
+name: count
+workload: count
+text: sample:30
+sweep: {batch_size: [1, 10]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+policy: {follow_up: false}
+"""
 Jobkit = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -61,13 +74,39 @@ def test_auto_finds_it_and_a_sweep_comes_home(jobkit: Jobkit, tmp_path: Path) ->
     done = jobkit("sweep", "spec.yaml", "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1[].fake" in done.stdout + done.stderr
-    done = jobkit("collect", run_of(tmp_path), "--json")
+    run = str(next((tmp_path / "runs").iterdir()))
+    done = jobkit("collect", run, "--json")
     assert [row["outcome"] for row in json.loads(done.stdout)["points"]] == ["ok", "ok"]
     for path in tmp_path.glob("runs/*/results/*/try-1/record.json"):
         record = json.loads(path.read_text())
         assert (record["job"]["scheduler"], record["environment"]["PBS_QUEUE"]) == ("pbs", "workq")
     assert len([*tmp_path.glob("runs/*/logs/*.fake.OU")]) == 2
-    assert "#PBS -l mem=" in jobkit("recommend", run_of(tmp_path)).stdout
+    assert "#PBS -l mem=" in jobkit("recommend", run).stdout
+    findings = json.loads(jobkit("doctor", "spec.yaml", "--json").stdout)["findings"]
+    of_site = {one["name"]: one for one in findings if one["where"] == pbs.TITLE}
+    assert "at most 500 tasks in one" in of_site["array jobs"]["said"]
+    assert "pbs-default" in of_site["site file"]["said"]
+
+
+def test_what_it_declares_counts_in_every_room(
+    tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cast("dict[str, Scheduler]", SCHEDULERS), "pbs", pbs)
+    monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
+    monkeypatch.setenv("PBS_DPREFIX", "#OTHER")
+    assert "PBS_DPREFIX" not in submission_environment()
+    killed = "=>> PBS: job killed: walltime 49 exceeded limit 30"
+    assert reported_outcome(killed) == ("timeout", killed)
+    assert is_fault("=>> PBS: no such job")
+    monkeypatch.setattr(pbs, "lint", lambda _: ())
+    assert [*lint("#!/bin/bash\n#PBS -N x\n").found] == ["pbs"]
+    (tmp_path / "spec.yaml").write_text(f"{SPEC}scheduler: pbs\n", encoding="utf-8")
+    for words, reason in (
+        (("--set", "resources.options={pbs: [-N x]}"), "change name"),
+        (("--dry-run", "--runs-dir", "a,b"), "with ,"),
+    ):
+        refused = commands.jobkit("sweep", "spec.yaml", *words, cwd=tmp_path)
+        assert (refused.returncode, reason in refused.stderr) == (2, True), refused.stderr
 
 
 def test_an_array_has_its_range_and_its_words() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,21 @@ def test_a_task_that_has_ended_is_no_refusal_of_a_change(answer: str) -> None:
     assert "finished" not in (said or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *(("slurm/squeue-gone", True), ("slurm/squeue-unknown", True), ("slurm/squeue-unreachable", False)),
+        *(("sge/qstat-empty", True), ("sge/qstat-unreachable", False)),
+        *(("slurm/sacct-unknown", True), ("slurm/sacct-unreachable", False), ("slurm/sacct-off", False)),
+        *(("sge/qacct-unknown", True), ("sge/qacct-no-file", False)),
+    ],
+)
+def test_gone_is_empty_and_no_answer_is_unknown(name: str, *, known: bool) -> None:
+    scheduler = by_name(name.partition("/")[0])
+    parse = scheduler.parse_accounting if "acct" in name else scheduler.parse_queue
+    assert parse(captured(name)) == (() if known else None)
+
+
 def test_the_registry_has_each_module_once_by_its_name() -> None:
     assert {scheduler.NAME: scheduler for scheduler in MODULES} == dict(SCHEDULERS)
 
@@ -98,6 +115,15 @@ def test_the_registry_has_each_module_once_by_its_name() -> None:
 def test_no_answer_however_broken_raises(scheduler: str, text: str) -> None:
     by_name(scheduler).parse_queue(Completed(("queue",), 0, text, ""))
     by_name(scheduler).parse_accounting(Completed(("accounting",), 0, text, ""))
+
+
+def test_the_driver_accounts_for_its_points() -> None:
+    row = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
+    (one,) = local.parse_accounting(Completed((), 0, json.dumps(row) + "\n\n", "")) or ()
+    assert (one.job_id, one.task, one.ended, one.outcome) == ("7", 2, True, None)
+    assert (one.node, one.elapsed_s) == ("n1", 1.5)
+    for text in ("{", "[]", '{"job_id": 7}'):
+        assert local.parse_accounting(Completed((), 0, text, "")) is None
 
 
 @pytest.mark.parametrize("scheduler", CLUSTERS)

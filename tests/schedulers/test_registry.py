@@ -53,18 +53,8 @@ def test_what_jobkit_sets_itself_is_reported(scheduler: str, line: str, option: 
 @pytest.mark.parametrize(
     ("scheduler", "lines"),
     [
-        (
-            "slurm",
-            [
-                "--nice=100",
-                "--dependency=afterok:7",
-                "-A staff",
-                "--comment='--array=1-3'",
-                "--nice=1 # not --array",
-                "-- --",
-                "",
-            ],
-        ),
+        ("slurm", ["--nice=100", "--dependency=afterok:7", "-A staff", "-- --", ""]),
+        ("slurm", ["--comment='--array=1-3'", "--nice=1 # not --array"]),
         ("sge", ["-p -10", "-l tmpfs=1G -ac -ox=1", "-hold_jid 7"]),
         ("none", ["--array=1"]),
     ],

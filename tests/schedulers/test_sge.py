@@ -81,13 +81,8 @@ def test_running_and_pending_and_error() -> None:
     held = queued(answer, job("held"))  # ranges with holes
     assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
     assert {task.state for task in held.values()} == {State.HELD}
-
-
-def test_gone_is_empty_and_no_answer_is_unknown() -> None:
-    assert sge.parse_queue(captured("sge/qstat-empty")) == ()
-    assert sge.parse_queue(captured("sge/qstat-unreachable")) is None
-    assert sge.parse_queue(Completed(("qstat",), 0, "<job_info><queue", "")) is None
-    assert sge.parse_queue(Completed(("qstat",), 0, "", "")) is None
+    for cut in ("<job_info><queue", ""):
+        assert sge.parse_queue(Completed(("qstat",), 0, cut, "")) is None
 
 
 @pytest.mark.parametrize(
@@ -144,12 +139,6 @@ def test_the_last_attempt_counts() -> None:
     first = next(r for r in answer.stdout.split("=" * 62) if f"jobnumber    {retried} " in r)
     (task,) = sge.parse_accounting(Completed(("qacct",), 0, first, "")) or ()
     assert (task.ended, task.exit_status) == (False, 99)
-
-
-def test_not_known_yet_is_not_unreachable() -> None:
-    assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
-    assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
-    assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
 
 
 def record(**fields: str) -> Completed:
@@ -223,7 +212,7 @@ ANSWERS = {"qconf_sq": "queues", "qconf_sc": "complexes", "qsub_w": "verify-ok",
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"sge/{file}") for name, file in ANSWERS.items()} | others
     asked = sge.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
+    said = [check.refusal(request, answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
     return [text for text in said if text]
 
 
@@ -294,13 +283,10 @@ def test_queue_instances_in_error_are_named_with_the_command_that_clears_them() 
     assert many == "no queue starts a job until an administrator types: qmod -cq '*'"
     some = shut({"a.q@n": "E", "b.q@n": ""})
     assert some == "waits for a free slot; a.q starts no job until an administrator types: qmod -cq a.q@n"
-
-
-@pytest.mark.parametrize(
-    ("states", "status"),
-    [({"a.q@n": "E", "a.q@m": ""}, 0), ({"a.q@n": "d"}, 0), ({}, 0), ({"a.q@n": "E"}, 1)],
-)
-def test_a_cluster_that_may_start_a_job_or_does_not_answer_is_not_blamed(
-    states: dict[str, str], status: int
-) -> None:
-    assert shut(states, status) == ""
+    for states, status in (
+        ({"a.q@n": "E", "a.q@m": ""}, 0),
+        ({"a.q@n": "d"}, 0),
+        ({}, 0),
+        ({"a.q@n": "E"}, 1),
+    ):
+        assert shut(states, status) == "", "it may start a job, or does not answer"

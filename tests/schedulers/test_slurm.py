@@ -75,15 +75,7 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
 
 def test_all_jobs_are_asked_for_at_once() -> None:
     jobs = (JobId("12"), JobId("13"))
-    assert slurm.queue_argv(jobs) == (
-        "squeue",
-        "-r",
-        "-h",
-        "-o",
-        "%i|%T|%r|%N|%M|%S|%j|%P|%u|%V",
-        "-j",
-        "12,13",
-    )
+    assert " ".join(slurm.queue_argv(jobs)) == "squeue -r -h -o %i|%T|%r|%N|%M|%S|%j|%P|%u|%V -j 12,13"
     assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
     argv = slurm.accounting_argv(jobs, "2026-01-02T03:04:05", "demo")
     assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
@@ -142,13 +134,6 @@ def test_a_cut_off_list_gives_the_tasks_that_are_whole() -> None:
     assert set(tasks_of(cut_row)) < set(tasks_of(whole_row))
 
 
-def test_gone_is_empty_and_no_answer_is_unknown() -> None:
-    assert slurm.parse_queue(captured("slurm/squeue-gone")) == ()
-    assert slurm.parse_queue(captured("slurm/squeue-unknown")) == ()
-    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|COMPLETED|None\n", "")) == ()
-    assert slurm.parse_queue(captured("slurm/squeue-unreachable")) is None
-
-
 @pytest.mark.parametrize(
     ("state", "columns"),
     [
@@ -183,7 +168,8 @@ def test_an_answer_of_jobkit_0_1_lacks_columns() -> None:
     assert (task.name, task.node, task.elapsed_s, task.start_at) == ("", "", None, "")
     (said,) = sacct("5_1|TIMEOUT|0:0|60||50M|1|n1|None")
     assert (said.name, said.outcome) == ("", Outcome.TIMEOUT)
-    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|RUNNING\n", "")) == ()
+    for row in ("5_1|RUNNING", "5_1|COMPLETED|None"):
+        assert slurm.parse_queue(Completed(("squeue",), 0, f"{row}\n", "")) == ()
 
 
 def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first() -> None:
@@ -282,11 +268,6 @@ def test_the_owner_of_a_job_follows_its_name() -> None:
     assert [(one.name, one.user, one.submitted_at) for one in (queued, ended)] == [("a|b", "ada", at)] * 2
 
 
-def test_not_known_yet_is_not_unreachable() -> None:
-    names = ("unknown", "unreachable", "off")
-    assert [slurm.parse_accounting(captured(f"slurm/sacct-{name}")) for name in names] == [(), None, None]
-
-
 @pytest.mark.parametrize(
     ("states", "outcome"),
     [
@@ -334,7 +315,8 @@ def asked_first(check: Check) -> str:
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
     asked = slurm.checks("job.sh", ARRAY, request)
-    said = [check.refusal(answers[asked_first(check)]) for check in asked if asked_first(check) in answers]
+    named = [(check, answers[asked_first(check)]) for check in asked if asked_first(check) in answers]
+    said = [check.refusal(request, answer) for check, answer in named]
     return [text for text in said if text]
 
 
@@ -360,35 +342,37 @@ def test_when_the_first_would_start_is_reported() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
         r"Slurm estimates a start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: earlier if .*, later if .*",
-        tested.outlook(captured("slurm/test-only-ok")),
+        tested.outlook(REQUEST, captured("slurm/test-only-ok")),
     )
-    assert tested.outlook(captured("slurm/test-only-partition")) == ""
+    assert tested.outlook(REQUEST, captured("slurm/test-only-partition")) == ""
 
 
 def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() -> None:
-    maintenance = slurm.checks("job.sh", ARRAY, replace(REQUEST, walltime_s=20 * 3600))[-1]
+    request = replace(REQUEST, walltime_s=20 * 3600)
+    maintenance = slurm.checks("job.sh", ARRAY, request)[-1]
 
     def said(hours: float, flags: str) -> str:
         start = datetime.now() + timedelta(hours=hours, seconds=30)  # noqa: DTZ005 - Slurm's are local
         row = f"ReservationName=m StartTime={start:%Y-%m-%dT%H:%M:%S} NodeCnt=2 Flags={flags} Users=root\n"
-        return maintenance.outlook(Completed(("scontrol",), 0, row, ""))
+        return maintenance.outlook(request, Completed(("scontrol",), 0, row, ""))
 
     assert said(3, "MAINT,ALL_NODES").endswith("only a walltime below 03:00:00 can start there before it")
     assert [said(3, "DAILY"), said(-1, "MAINT"), said(30, "MAINT")] == ["", "", ""]
-    assert maintenance.outlook(Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+    assert (
+        maintenance.outlook(request, Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
+    )
 
 
 def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
     """``sbatch --test-only`` refuses it, in the words of a request that no node has; sbatch takes it."""
     no_node = "allocation failure: Requested node configuration is not available\n"
     answer = replace(captured("slurm/sinfo-down"), status=1, stderr=no_node)
-    tested = [
-        slurm.checks("job.sh", ARRAY, replace(REQUEST, queue=queue))[1] for queue in (None, "gpu", "none")
-    ]
+    tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
+    requests = [replace(REQUEST, queue=queue) for queue in (None, "gpu", "none")]
     drained = "is up: n[1-2] drained: fan broken: jobs wait for one"
     words = [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
-    assert [check.outlook(answer) for check in tested] == words
-    assert [check.refusal(answer) for check in tested] == [
+    assert [tested.outlook(request, answer) for request in requests] == words
+    assert [tested.refusal(request, answer) for request in requests] == [
         None,
         None,
         f"sbatch refuses the job: {no_node.strip()}",
@@ -398,9 +382,9 @@ def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
     request = replace(REQUEST, queue="gpu-short,gpu", walltime_s=7200)
     partitions_asked = slurm.checks("job.sh", ARRAY, request)[0]
-    said = partitions_asked.outlook(captured("slurm/other-nodes"))
+    said = partitions_asked.outlook(request, captured("slurm/other-nodes"))
     assert said == "not in every queue: walltime 02:00:00 is longer than gpu-short allows: at most 00:30:00"
-    assert partitions_asked.outlook(Completed(("sinfo",), 1, "", "")) == ""
+    assert partitions_asked.outlook(request, Completed(("sinfo",), 1, "", "")) == ""
 
 
 def test_what_is_right_or_unknown_is_not_refused() -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobkit.setup import findings
 from jobkit.setup.findings import Facts, Finding, Status, fine, missing, warning
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 MISSING = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
 
 
@@ -31,24 +33,28 @@ def test_the_json_holds_all_of_it_and_counts_each_status(told: list[Finding]) ->
     assert said["counts"] == {status: sum(one.status is status for one in told) for status in Status}
 
 
-def test_what_the_script_said_and_what_python_found() -> None:
-    facts = findings.read_facts(
-        "host=n1\nscratch.free= 1024\nworker=124\nactivation.said=a=b\n", '{"python": "3.11.7"}\n'
-    )
+def read(folder: Path, answer: str, examined: str) -> Facts:
+    (folder / findings.ANSWER_FILE).write_text(answer, encoding="utf-8")
+    (folder / findings.EXAMINED_FILE).write_text(examined, encoding="utf-8")
+    return findings.read_facts(folder)
+
+
+def test_what_the_script_said_and_what_python_found(tmp_path: Path) -> None:
+    said = "host=n1\nscratch.free= 1024\nworker=124\nactivation.said=a=b\n"
+    facts = read(tmp_path, said, '{"python": "3.11.7"}\n')
     assert (facts.said["host"], facts.said["activation.said"]) == ("n1", "a=b")
     numbers = [facts.number(key) for key in ("scratch.free", "host", "nothing")]
     assert numbers == [1024, None, None]
     assert (facts.hung("worker"), facts.hung("examine")) == (True, False)
     assert facts.python == {"python": "3.11.7"}
-    assert findings.read_facts("host=n1\nscra", "") == Facts(said={"host": "n1"}), (
-        "what is cut short says less"
-    )
-    assert findings.read_facts("", '{"python": "3.1') == findings.read_facts("", "[1]") == Facts()
+    assert read(tmp_path, "host=n1\nscra", "") == Facts({"host": "n1"}, {}), "what is cut short says less"
+    assert read(tmp_path, "", '{"python": "3.1') == read(tmp_path, "", "[1]") == Facts({}, {})
 
 
-@given(st.text(), st.text())
-def test_nothing_is_too_odd_to_read(answer: str, examined: str) -> None:
-    facts = findings.read_facts(answer, examined)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXT, TEXT)
+def test_nothing_is_too_odd_to_read(tmp_path: Path, answer: str, examined: str) -> None:
+    facts = read(tmp_path, answer, examined)
 
     assert all("\n" not in key for key in facts.said)
     facts.number("worker")

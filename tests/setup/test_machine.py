@@ -14,8 +14,8 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.schedulers.registry import by_name
-from jobkit.setup import findings, machine
-from jobkit.setup.findings import Facts, Finding, Status
+from jobkit.setup import machine
+from jobkit.setup.findings import Facts, Finding, Status, advice
 from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node
 from jobkit.spec.sweep_spec import FindMax, ModelSpec, SweepSpec
 
@@ -45,21 +45,25 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
     assert machine.commands(by_name("local"), "points run here").said == "points run here"
 
 
+def folder(path: Path, *, shared: bool) -> Finding:
+    return machine.folder_of("run folders", path, "--runs-dir", shared=shared)
+
+
 def test_where_run_folders_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
-    found = machine.run_folders(tmp_path / "a" / "runs", shared=False, group=False)
+    found = folder(tmp_path / "a" / "runs", shared=False)
     assert found.status is Status.OK
     assert "GiB free" in found.said
     assert not (tmp_path / "a").exists(), "it is not made"
     (tmp_path / "locked").mkdir(mode=0o500)
-    locked = machine.run_folders(tmp_path / "locked" / "runs", shared=False, group=False)
+    locked = folder(tmp_path / "locked" / "runs", shared=False)
     assert locked.status is (Status.OK if os.geteuid() == 0 else Status.MISSING)
-    nowhere = machine.run_folders(Path("/proc/runs"), shared=True, group=False)
+    nowhere = folder(Path("/proc/runs"), shared=True)
     assert nowhere.status is Status.MISSING
     assert nowhere.said.startswith("nothing can be written in /proc: ")
     assert "--runs-dir" in nowhere.hint
     monkeypatch.setattr(machine, "LITTLE_BYTES", shutil.disk_usage(tmp_path).total * 2)
-    assert machine.run_folders(tmp_path, shared=False, group=False).status is Status.WARNING, "nearly full"
+    assert folder(tmp_path, shared=False).status is Status.WARNING, "nearly full"
 
 
 def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
@@ -70,10 +74,10 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
     monkeypatch.setattr(machine, "LITTLE_BYTES", 0)
     for kind, status in (("ext4", Status.WARNING), ("nfs4", Status.OK), ("newfs", Status.OK)):
         mounts.write_text(f"22 1 0:1 / / rw - {kind} x rw\n", encoding="utf-8")
-        found = machine.cache(shared=True)
+        found = folder(tmp_path, shared=True)
         assert found.status is status, kind
         assert f"on {kind}" in found.said
-        assert machine.cache(shared=False).status is Status.OK
+        assert folder(tmp_path, shared=False).status is Status.OK
 
 
 SWEEP = "jobkit sweep first.yaml --set name=x"
@@ -116,7 +120,7 @@ def test_a_model_that_is_there(
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
     found = machine.model(spec, Path(), SWEEP)
     assert "the tiny stand-in is at /" in found.said
-    assert findings.advice([found], "again", "then", nodes=False).startswith("A sweep will work, with the")
+    assert advice([found], "again", "then", nodes=False).startswith("A sweep will work, with the")
     own = spec.model_copy(update={"find_max": FindMax(), "text": "letters.txt"})
     assert machine.model(own, Path(), SWEEP).status is Status.MISSING
 
@@ -132,7 +136,7 @@ WANTED = NodeRequest(
     on_node=True,
     jobkit="0.1.0",
 )
-AWAY, TWO = {"on_node": False}, {"gpus": 2}
+AWAY = {"on_node": False}
 SAID = dict.fromkeys((f"program.{name}" for name in (*PROGRAMS, COPIER)), "/usr/bin/x") | {
     "scratch": "/scratch", "scratch.free": str(5 * GIB), "scratch.owner": "0", "scratch.mode": "drwxrwxrwt",
     "scratch.locks": "yes", "uid": "1000", "seen.0": "yes", "seen.1": "yes",
@@ -173,65 +177,72 @@ def test_a_node_with_all_that_a_point_needs() -> None:
 
 
 def test_a_look_that_ended_early_says_so_and_no_more() -> None:
-    (found,) = check_node(Facts(), WANTED, PYTHON)
+    (found,) = check_node(Facts({}, {}), WANTED, PYTHON)
     assert (found.name, found.status) == ("environment", Status.UNKNOWN)
     for said, status, words in (
         ({"examine": "1", "examine.said": "ImportError: x"}, Status.MISSING, "failed: ImportError: x"),
         ({"examine": "124"}, Status.WARNING, "took too long"),
     ):
-        found = next(
-            one for one in check_node(Facts(said=SAID | said), WANTED, PYTHON) if one.name == "jobkit"
-        )
+        findings = check_node(Facts(SAID | said, {}), WANTED, PYTHON)
+        found = next(one for one in findings if one.name == "jobkit")
         assert (found.status, words in found.said) == (status, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "said", "status", "words"),
-    [
-        ("programs", {"program.stat": ""}, Status.MISSING, "not on PATH: stat"),
-        ("scratch", {"scratch.owner": "1000", "scratch.mode": "drwxr-xr-x"}, Status.OK, "5.00 GiB free"),
-        ("scratch", {"scratch.owner": "1001"}, Status.MISSING, "belongs to user 1001"),
-        ("scratch", {"scratch.mode": "drwxrwxrwx"}, Status.WARNING, "no sticky bit"),
-        ("scratch", {"scratch.locks": ""}, Status.WARNING, "its own copy of the inputs"),
-        ("scratch", {"scratch.free": str(GIB - 1)}, Status.MISSING, "a point needs 1.00 GiB"),
-        ("scratch", {"scratch.free": "", "scratch.error": "/disk/ada"}, Status.MISSING, "(/disk/ada)"),
-        ("inputs", {"seen.1": "no"}, Status.MISSING, "the job cannot read /home/ada/text.txt"),
-        ("environment", {"activation": "1", "activation.said": "no gcc"}, Status.MISSING, "no gcc"),
-        ("environment", {"python": ""}, Status.MISSING, "there is no python here"),
-        ("jobkit", {"worker": "1", "worker.said": "No module"}, Status.MISSING, "worker: No module"),
-        ("jobkit", {"worker": "124"}, Status.MISSING, "the import took too long"),
-    ],
-)
-def test_what_a_look_says_is_amiss(name: str, said: dict[str, str], status: Status, words: str) -> None:
-    found = node(said)[name]
-    assert found.status is status
-    assert words in found.said
-    assert found.hint or status is not Status.MISSING
+OK, WARNING, MISSING, UNKNOWN = Status
+BUSY, UNNAMED = {"gpus": [GPU, GPU | {"processes": 2}]}, {"gpus": [GPU, GPU], "gpus_named": False}
+TAG = {"path": "/b/tag"}
+LUA, DOS = TAG | {"interpreter": "lua", "interpreter_path": "/b/lua"}, TAG | {"interpreter": "/bin/sh\r"}
+MISMATCH = "/env/bin/python -m pip install jobkit==0.1.0"
+
+
+def said(**values: str) -> dict[str, Any]:
+    return {"said": {name.replace("_", "."): value for name, value in values.items()}}
+
+
+def of_program(**values: str) -> dict[str, Any]:
+    return {"program": PROGRAM | values}
 
 
 @pytest.mark.parametrize(
-    ("name", "python", "changes", "status", "words"),
+    ("name", "changes", "status", "words"),
     [
-        ("jobkit", {"workload_error": "No module named 'my'"}, {}, Status.MISSING, "No module named 'my'"),
-        ("jobkit", {"jobkit": "0.0.9"}, {}, Status.WARNING, "/env/bin/python -m pip install jobkit==0.1.0"),
-        ("torch", {"torch": TORCH | {"import_s": 45.0}}, {}, Status.WARNING, "45"),
-        ("torch", {"torch": {"version": None, "error": "OSError: lib"}}, {}, Status.MISSING, "lib"),
-        ("torch", {"torch": FOR_CPU}, {}, Status.MISSING, "the sweep asks for one"),
-        ("torch", {"torch": FOR_CPU}, {"given": False}, Status.WARNING, "the cluster has some"),
-        ("CUDA", {"torch": BROKEN}, {}, Status.MISSING, "sees no device"),
-        ("CUDA", {"torch": BROKEN}, AWAY, Status.UNKNOWN, "--submit"),
-        ("CUDA", {}, TWO, Status.WARNING, "requested: 2"),
-        ("NVML", {"gpus": [GPU, GPU | {"processes": 2}]}, {}, Status.WARNING, "1 of them"),
-        ("NVML", {"gpus": []}, {}, Status.WARNING, "does not answer"),
-        ("NVML", {"gpus": [GPU, GPU], "gpus_named": False}, {}, Status.WARNING, "`gpus: choose`"),
+        ("programs", said(program_stat=""), MISSING, "not on PATH: stat"),
+        ("scratch", said(scratch_owner="1000", scratch_mode="drwxr-xr-x"), OK, "5.00 GiB free"),
+        ("scratch", said(scratch_owner="1001"), MISSING, "belongs to user 1001"),
+        ("scratch", said(scratch_mode="drwxrwxrwx"), WARNING, "no sticky bit"),
+        ("scratch", said(scratch_locks=""), WARNING, "its own copy of the inputs"),
+        ("scratch", said(scratch_free=str(GIB - 1)), MISSING, "a point needs 1.00 GiB"),
+        ("scratch", said(scratch_free="", scratch_error="/disk/ada"), MISSING, "(/disk/ada)"),
+        ("inputs", said(seen_1="no"), MISSING, "the job cannot read /home/ada/text.txt"),
+        ("environment", said(activation="1", activation_said="no gcc"), MISSING, "no gcc"),
+        ("environment", said(python=""), MISSING, "there is no python here"),
+        ("jobkit", said(worker="1", worker_said="No module"), MISSING, "worker: No module"),
+        ("jobkit", said(worker="124"), MISSING, "the import took too long"),
+        ("jobkit", {"workload_error": "No module named 'my'"}, MISSING, "No module named 'my'"),
+        ("jobkit", {"jobkit": "0.0.9"}, WARNING, MISMATCH),
+        ("torch", {"torch": TORCH | {"import_s": 45.0}}, WARNING, "45"),
+        ("torch", {"torch": {"version": None, "error": "OSError: lib"}}, MISSING, "lib"),
+        ("torch", {"torch": FOR_CPU}, MISSING, "the sweep asks for one"),
+        ("torch", {"torch": FOR_CPU, "changes": {"given": False}}, WARNING, "the cluster has some"),
+        ("CUDA", {"torch": BROKEN}, MISSING, "sees no device"),
+        ("CUDA", {"torch": BROKEN, "changes": AWAY}, UNKNOWN, "--submit"),
+        ("CUDA", {"changes": {"gpus": 2}}, WARNING, "requested: 2"),
+        ("NVML", BUSY, WARNING, "1 of them"),
+        ("NVML", {"gpus": []}, WARNING, "does not answer"),
+        ("NVML", UNNAMED, WARNING, "`gpus: choose`"),
+        ("program", of_program(**LUA), OK, "tag is /b/tag"),
+        ("program", of_program(), MISSING, "not on PATH here\nload its module (environment.modules)"),
+        ("program", of_program() | {"changes": AWAY}, WARNING, "tag is not on PATH here"),
+        ("program", of_program(name="/opt/tag"), MISSING, "there is no '/opt/tag' here"),
+        ("program", of_program(name="/opt/tag", is_file="yes"), MISSING, "chmod +x /opt/tag"),
+        ("program", of_program(**DOS), MISSING, r"'/bin/sh\r', which is not here"),
     ],
 )
-def test_what_python_finds_amiss(
-    name: str, python: dict[str, Any], changes: dict[str, Any], status: Status, words: str
-) -> None:
-    found = node(changes=changes, **python)[name]
+def test_what_is_amiss(name: str, changes: dict[str, Any], status: Status, words: str) -> None:
+    found = node(**changes)[name]
     assert found.status is status
     assert words in f"{found.said}\n{found.hint}"
+    assert found.hint or status is not MISSING
 
 
 @pytest.mark.slow
@@ -243,25 +254,3 @@ def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
     assert shlex.split(command)[:4] == ["/my env/bin/python", "-m", "pip", "install"]
     assert "--force-reinstall" in command, "pip says else that torch is there already"
     assert "--index-url" in command
-
-
-TAG = {"path": "/b/tag"}
-
-
-@pytest.mark.parametrize(
-    ("found", "changes", "status", "words"),
-    [
-        (TAG | {"interpreter": "lua", "interpreter_path": "/b/lua"}, {}, Status.OK, "tag is /b/tag"),
-        ({}, {}, Status.MISSING, "tag is not on PATH here -> load its module (environment.modules)"),
-        ({}, AWAY, Status.WARNING, "tag is not on PATH here"),
-        ({"name": "/opt/tag"}, {}, Status.MISSING, "there is no '/opt/tag' here -> "),
-        ({"name": "/opt/tag", "is_file": "yes"}, {}, Status.MISSING, "chmod +x /opt/tag"),
-        (TAG | {"interpreter": "/bin/sh\r"}, {}, Status.MISSING, r"'/bin/sh\r', which is not here"),
-    ],
-)
-def test_the_program_of_a_command(
-    found: dict[str, str], changes: dict[str, Any], status: Status, words: str
-) -> None:
-    finding = node(changes=changes, program=PROGRAM | found)["program"]
-    assert finding.status is status
-    assert words in f"{finding.said} -> {finding.hint}"

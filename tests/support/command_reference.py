@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from jobkit import cli
-from jobkit.commands.listing import LISTED
+from jobkit.core.command_list import LISTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 BEGIN, END = "<!-- from the code -->\n", "<!-- to here -->\n"

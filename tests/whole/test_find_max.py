@@ -95,10 +95,9 @@ def test_a_signal_reaches_the_point_and_is_the_last(tmp_path: Path) -> None:
     assert process.returncode == 143, said
     *_, tried = read_run(run.dir).points
     assert (tried.point.point_id, tried.outcome) == ("batch_size-2-verify", "timeout")
-    assert tried.chosen is not None
-    assert tried.chosen.record is not None
-    assert tried.chosen.record.summary is not None
-    assert tried.chosen.record.summary.batches == 1, "what was done is home"
+    assert tried.record is not None
+    assert tried.record.summary is not None
+    assert tried.record.summary.batches == 1, "what was done is home"
     assert len(trials(run.dir)) == 1
     assert next_point(run.dir, search.propose_trial) is None
     assert trials(run.dir)[0].outcome == "timeout"

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 
 from benchmarks.hostile import run_case
 from jobkit.cli import _exit_code
-from jobkit.commands.listing import LISTED
+from jobkit.core.command_list import LISTED
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
 from jobkit.extensions.corpus.scan import find_sources, scan

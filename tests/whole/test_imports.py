@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.archives import RECORDS
-from jobkit.commands.listing import LISTED
+from jobkit.core.command_list import LISTED
 
 SWEEP = RECORDS / "gpu" / "stanza-20261121-034558-42cc"
 

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.archives import runs
 from jobkit.answers.search import foreseen
 from jobkit.answers.speed import CorpusVolume
-from jobkit.commands.listing import LISTED
+from jobkit.core.command_list import LISTED
 from jobkit.core.files import read_lines
 from jobkit.core.knobs import renamed
 from jobkit.core.layout import POINTS_FILE, RECORD_FILE, SPEC_FILE, TUNE_GOAL_FILE

@@ -125,7 +125,7 @@ def test_without_the_accounting_the_files_tell(lab: Lab) -> None:
     lab.fail(b2="killed")
     assert lab.sweep().returncode == 0
     lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    assert "killed (walltime, memory, or a person)" in lab.point(2).counts.evidence
+    assert "killed (walltime, memory, or a person)" in lab.point(2).verdict.evidence
 
 
 def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: Lab) -> None:
@@ -191,7 +191,7 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.until(lambda: lab.point(1).standing is not PointStanding.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
     assert lab.point(1).standing is PointStanding.FAILED
-    assert "it ended" in lab.point(1).counts.evidence
+    assert "it ended" in lab.point(1).verdict.evidence
 
 
 @on_slurm
@@ -207,7 +207,7 @@ def test_a_queue_that_forgets_at_once(lab: Lab) -> None:
     lab.begin_slow()
     lab.cluster.kill(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    evidence = lab.point(2).counts.evidence
+    evidence = lab.point(2).verdict.evidence
     assert "not in the queue since" in evidence or "was killed" in evidence
 
 

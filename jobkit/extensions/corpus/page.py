@@ -225,8 +225,8 @@ def failed(report: CorpusReport) -> list[Block]:
     for outcome, results in groups.items():
         names = format_list([result.point.point_id for result in results])
         head = f"{format_count(len(results), 'shard')} {outcome}: {names}"
-        evidence = dict.fromkeys(f"  {result.counts.evidence}" for result in results[:MOST_NAMED])
-        steps = remedy(outcome, results[0].counts.evidence, run=run, point=results[0].point)
+        evidence = dict.fromkeys(f"  {result.verdict.evidence}" for result in results[:MOST_NAMED])
+        steps = remedy(outcome, results[0].verdict.evidence, run=run, point=results[0].point)
         ways = [NoWrap(step.command, f"  {step.does}: ") for step in steps]
         blocks.append(Block.of([head, *evidence, *ways]))
     return blocks

@@ -243,7 +243,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSett
     spec = spec_of_run(run_dir, given)
     site, _ = find_site(spec.site, spec.scheduler)
     promise = read_promise(run_dir)
-    done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
+    done = [result.verdict for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
     found = speeds([record for tried in done if (record := timed(tried))])
     measured = fields_of(promise)
     # number of done shards that show the speed of the rest better than a run; one has no interval

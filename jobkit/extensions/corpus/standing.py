@@ -367,7 +367,7 @@ class CorpusRun(RunKind):
     subject = "the corpus"
     untabled = "the shards of a corpus, which measure no setting"
     again = "jobkit apply with another --out"
-    anew = "jobkit apply SPEC --corpus FILES --out ANOTHER"
+    new_run = "jobkit apply SPEC --corpus FILES --out ANOTHER"
     fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
 
     def order(self, folder: Path) -> Order | None:

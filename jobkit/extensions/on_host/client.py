@@ -14,25 +14,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
 from jobkit.core import shell, terminal
+from jobkit.core.command_list import HERE_ALONE, LISTED
 from jobkit.core.errors import ExitCode, JobkitError, UnknownError
 from jobkit.core.frozen import frozen
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection, waiting
 from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
 
-COMMANDS = (
-    *("init", "doctor", "sweep", "status", "collect", "recommend", "apply", "resume", "tune", "profile"),
-    *("preflight", "models", "workload", "logs", "cancel", "verify", "merge", "report", "compare", "waste"),
-)
-"""Commands that are typed with ``--on HOST``."""
-_COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)")
+_COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join({*LISTED} - HERE_ALONE)})\b)")
 _MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
 _EXTRA = re.compile(rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*\s+-m\s+pip\s+install\s+\S+\[(\w+)\]'?")
 """The line that adds an extra to the environment that `jobkit --on HOST init` made: it is typed here."""
@@ -69,13 +65,10 @@ class Cluster:
         raise self.broken()
 
     def prepare(self, **about: object) -> dict[str, str]:
-        """Let the cluster make the folder of the project, and return what it says of itself.
+        """Let the cluster make the folder of the project; return this folder, and what is there.
 
-        Returns
-        -------
-        dict
-            ``folder`` of the project; ``model``, where a model goes that it lacks; ``site``, its site file;
-            ``spec``, that of ``about``. Each is empty if there is none.
+        ``model``: where a model goes that it lacks; ``site``: its site file; ``spec``: that of ``about``.
+        Each is empty if there is none.
         """
         answer = self.ask("prepare", **about)
         names = ("folder", "model", "site", "spec")
@@ -86,10 +79,7 @@ class Cluster:
     def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
         """Return the files and folders that answer a question.
 
-        Returns
-        -------
-        list of tuple
-            The folder on the cluster that is the project here, the path below it, and whether it is a folder.
+        Of each the folder on the cluster that is the project here, the path below it, and whether it is one.
         """
         return self.parts_of(self.ask(question, *words, **about))
 
@@ -115,12 +105,12 @@ class Cluster:
         shown = out.isatty()
         columns, lines = shutil.get_terminal_size() if shown else (0, 0)
         request = Request(words=words, kept=kept, sent={**sent}, terminal=shown, columns=columns, lines=lines)
-        streams = {"out": _Stream(out, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
+        streams = {"out": Suggesting(out, self.prefix), "err": Suggesting(sys.stderr, self.prefix)}
         with contextlib.closing(self._answers(request)) as answers:
             for answer in answers:
                 for name, stream in streams.items():
                     if name in answer:
-                        stream.show(str(answer[name]))
+                        stream.write(str(answer[name]))
                 if "kept" in answer:
                     at = datetime.fromtimestamp(max(0.0, min(time.time(), answer["kept"]))).astimezone()
                     lost = f"which was lost at {at:%Y-%m-%d %H:%M:%S}"
@@ -212,37 +202,24 @@ class Cluster:
         )
 
 
-@dataclass(slots=True)
-class _Stream:
-    """A stream of the command there, shown on one of this process."""
-
-    to: TextIO
-    prefix: str
-    _log: terminal.LogSanitizer = field(default_factory=terminal.LogSanitizer)
-
-    def show(self, text: str) -> None:
-        """Show text, safe if it is shown on a terminal; its commands are those to type here."""
-        text = suggest_here(text.encode("utf-8", "replace").decode(), self.prefix)
-        if self.to.isatty():
-            # How `jobkit status --watch` draws over what it has drawn
-            pieces = enumerate(re.split(r"(\x1b\[\d{1,4}F\x1b\[J)", text))
-            text = "".join(
-                piece if number % 2 else self._log.through(piece.encode()).decode()
-                for number, piece in pieces
-            )
-        self.to.write(text)
-        self.to.flush()
-
-
 class Suggesting(io.TextIOBase):
-    """A stream on which commands that are suggested are those to type here."""
+    """A stream on which suggested commands are those to type here, safe if it is shown on a terminal."""
 
     def __init__(self, to: TextIO, prefix: str) -> None:
-        self._to, self._prefix = to, prefix
+        self._to, self._prefix, self._log = to, prefix, terminal.LogSanitizer()
 
     def write(self, text: str) -> int:
         """Write text, with its commands changed."""
-        self._to.write(suggest_here(text, self._prefix))
+        shown = suggest_here(text.encode("utf-8", "replace").decode(), self._prefix)
+        if self.isatty():
+            # How `jobkit status --watch` draws over what it has drawn
+            pieces = enumerate(re.split(r"(\x1b\[\d{1,4}F\x1b\[J)", shown))
+            shown = "".join(
+                piece if number % 2 else self._log.through(piece.encode()).decode()
+                for number, piece in pieces
+            )
+        self._to.write(shown)
+        self._to.flush()
         return len(text)
 
     def flush(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import platformdirs
 
 from jobkit.core import terminal
+from jobkit.core.command_list import HERE_ALONE
 from jobkit.core.errors import ExitCode, JobkitError, RefusedError
 from jobkit.core.files import write_atomically
 from jobkit.core.frozen import frozen
@@ -54,8 +55,7 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
 
     ``named``: whether the command line names the host; the site file does otherwise.
     """
-    # Commands that need no cluster
-    if typed.name.split()[0] in {"help", "lint", "practice", "schema", "emit"}:
+    if typed.name.split()[0] in HERE_ALONE:
         return typed.run_here(typed.line)
     if "-" in (*(typed.params.get("corpus") or ()),):
         raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")

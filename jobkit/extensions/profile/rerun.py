@@ -111,14 +111,13 @@ def _add(run: RunStatus, source: PointStatus, profiler: str | None, overrides: S
 
 
 def _print(point: PointStatus) -> int:
-    files, name = point.chosen, point.point.point_id
-    if point.outcome is not Outcome.OK or files is None:
-        run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
+    folder, name = Path(point.verdict.folder), point.point.point_id
+    if point.outcome is not Outcome.OK:
+        run = shell_path(folder.parents[2]) if point.verdict.number else "RUN"
         steps = remedy(point.outcome, point.why, run=run, point=point.point) if point.outcome else ()
         message = f"{name} is {point.state}: {point.why}"
         hint = f"{steps[0].command}   {steps[0].does}" if steps else ""
         raise JobkitError(message, hint=hint, exit_code=ExitCode.FAILED)
-    folder = Path(files.folder)
     try:
         text = read_text(folder / PROFILE_TEXT)
     except OSError as error:

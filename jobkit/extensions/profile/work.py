@@ -20,14 +20,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import frozen
 from jobkit.core.knobs import CUDA
 from jobkit.core.layout import EARLIER_PROFILERS, PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
 from jobkit.worker.failure import Cause, TryFailed
 from jobkit.worker.record import PointWork, Recording, Task
+
+if TYPE_CHECKING:
+    from jobkit.spec.sweep_spec import SweepSpec
 
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
@@ -126,7 +130,7 @@ class PythonProfiler:
     def pause(self, *, last: bool) -> None:  # noqa: ARG002 - as of the other profilers
         self._profile.disable()
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
+    def write(self, path: Path) -> tuple[list[ProfileCost], list[str]]:
         import pstats
 
         self._profile.dump_stats(path)
@@ -213,7 +217,7 @@ class TorchProfiler:
         if self._ranges:
             self._ranges.pop().__exit__(None, None, None)
 
-    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - as of the other profilers
+    def write(self, path: Path) -> tuple[list[ProfileCost], list[str]]:
         self._end()
         self._profile.export_chrome_trace(str(path))  # compressed, because its name ends in .gz
         with gzip.open(path, "rt", encoding="utf-8") as stream:
@@ -263,7 +267,7 @@ class ProfileRecording(Recording):
             self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
 
     def write(self, out: Path, try_number: int) -> None:
-        costs, notes = self._profiler.write(out / PROFILE_FILES[self._name], self._seconds)
+        costs, notes = self._profiler.write(out / PROFILE_FILES[self._name])
         lines = [*self._heading(try_number), *notes, "", *table(costs)]
         (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -285,6 +289,11 @@ class ProfiledWork(PointWork):
 
 
 WORK = ProfiledWork()
+
+
+def refuse_missing_profiler(spec: SweepSpec) -> None:
+    if why := missing(spec.profile):
+        raise JobkitError(f"profile: {why}", hint="the profiler python needs no package")
 
 
 def missing(profiler: str) -> str:

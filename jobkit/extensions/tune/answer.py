@@ -18,7 +18,7 @@ from jobkit.core.units import format_about, format_bytes_gib, format_count, form
 from jobkit.extensions.tune.search import Tuning, spec_lines
 from jobkit.extensions.tune.steps import MEASURED_S, MEMORY, PHASES, SEARCH, Candidate, whole
 from jobkit.planning.texts import longer_text
-from jobkit.runs.request import Conditions, condition_lines, conditions_of
+from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
 
 
@@ -61,26 +61,20 @@ def _limit(tuning: Tuning) -> str:
     goal, answer = tuning.goal, tuning.answer
     if not (tuning.winner and answer and goal.objective.by_speed and answer.limit):
         return ""
-    # Advice that may make a faster setting possible, by what limits the search
-    ways = {
-        "cores": "faster or more CPU cores may help",
+    key = goal.limited_by.partition(":")[0]
+    more = f"{f'a higher {key}' if '.' in key else 'more CPUs for the job'} would allow more"
+    if goal.cpus > 1:
+        more = f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
+    # what may make a faster setting possible, by what limits the search
+    advice = {
+        "cores": more if answer.why.endswith(goal.limited_by) else "faster or more CPU cores may help",
         "GPU": "a faster GPU, or a second one, may help",
         "failure": "the log of that point has the reason",
+        "time": f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on",
+        "text": f"a longer text would keep more workers busy: {_longer(tuning)}",
+        "memory": f"{'a GPU with more memory' if goal.on_gpu else 'more resources.memory'} would help",
     }
-    if answer.limit == "time":
-        advice = f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
-    elif answer.limit == "text":
-        advice = f"a longer text would keep more workers busy: {_longer(tuning)}"
-    elif answer.limit == "memory":
-        advice = "a GPU with more memory would help" if goal.on_gpu else "more resources.memory would help"
-    elif answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
-        advice = ways[answer.limit]
-    elif goal.cpus > 1:
-        advice = f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
-    else:
-        key = goal.limited_by.partition(":")[0]
-        advice = f"{f'a higher {key}' if '.' in key else 'more CPUs for the job'} would allow more"
-    return f"{answer.limit}: {answer.why}; {advice}"
+    return f"{answer.limit}: {answer.why}; {advice[answer.limit]}"
 
 
 def _rows(tuning: Tuning) -> dict[Key, SearchRow]:

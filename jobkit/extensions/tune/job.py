@@ -6,7 +6,7 @@ The text alone decides a part of the goal: order, sizes, and the parts of the te
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Array, JobRequest
 from jobkit.spec.axes import Repeats
 from jobkit.spec.site import Site, load_site
-from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec, Tune
+from jobkit.spec.sweep_spec import Axes, Resources, SweepSpec
 
 TEXT = "text"
 MIN_WORK_UNIT = 10
@@ -124,6 +124,17 @@ def tuned(
     most = 2**18 if window else NO_BUDGET
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
     short = spec.tune.budget <= SHORT_S
+    wanted = spec.tune.repeats
+    repeats: dict[str, Any]
+    if isinstance(wanted, Repeats):
+        repeats = {
+            "repeats": wanted.least,
+            "most_repeats": wanted.most,
+            "share": wanted.share,
+            "looks": LOOKS,
+        }
+    else:  # those of a short search end by time alone, so one look is enough
+        repeats = {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": 1 if short else LOOKS}
     calls = CALLS_A_WORKER // (1 + short)
     search_every = max(1, paragraphs // (workers * calls * work_unit))
     # the least calls of a point that measures the memory of one worker
@@ -149,7 +160,7 @@ def tuned(
         short=short,
         memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, memory_calls * work_unit)),
         search_every=search_every,
-        **_repeats(spec.tune),
+        **repeats,
         again=AGAIN,
         budget_s=spec.tune.budget,
         memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
@@ -160,15 +171,6 @@ def tuned(
     first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
     update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}
     return spec.model_copy(update=update), goal
-
-
-def _repeats(tune: Tune) -> Mapping[str, Any]:
-    """Return how often the finals run; those of a short search end by time alone, so one look is enough."""
-    wanted = tune.repeats
-    if isinstance(wanted, Repeats):
-        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share, "looks": LOOKS}
-    looks = 1 if tune.budget <= SHORT_S else LOOKS
-    return {"repeats": wanted, "most_repeats": LOOKS * wanted, "looks": looks}
 
 
 def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
@@ -338,7 +340,9 @@ def _jobs(index: int, *, follow: bool, asked: JobRequest | None = None) -> list[
     return [search, *([follow_job(1)] if follow else [])]
 
 
-def tune(run: Prepared, goal: TuneGoal, check: Check, *, wait: bool, detach: bool = False) -> int | None:
+def tune(
+    run: Prepared, goal: TuneGoal, check: Check, *, wait: bool = False, detach: bool = False
+) -> int | None:
     """Search here, or submit the search and the job that follows it; return as `launch.go`."""
     run_dir, spec = run.run_dir, run.spec
     note("\n".join(filter(None, (headline(goal, spec), _most(run, goal), launch.model_warning(run)))))
@@ -370,7 +374,7 @@ def _search(run_dir: Path) -> None:
 def _ending(run_dir: Path, point: Point) -> str:
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
-    end = f"{result.outcome}: {result.counts.evidence}"
+    end = f"{result.outcome}: {result.verdict.evidence}"
     if summary and result.outcome is Outcome.OK:
         speed = result.record.value(SPEED) if result.record else None
         end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"

@@ -104,7 +104,7 @@ class Tuning:
             record
             for candidate, result in self.results
             if candidate.phase in phases and result.outcome is Outcome.OK
-            if (record := timed(result.counts)) and REFUSED not in record.params.values()
+            if (record := timed(result.verdict)) and REFUSED not in record.params.values()
         ]
 
     @cached_property
@@ -164,7 +164,7 @@ def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[f
 
 
 def _held_s(result: PointResult) -> float:
-    return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
+    return sum(task_s(replace(tried, account=None)) or 0.0 for tried in result.tries)
 
 
 def first_point(template: Point, goal: TuneGoal) -> Point:
@@ -201,7 +201,7 @@ class TuneRun(RunKind):
     """A run whose points are chosen by the results of earlier points."""
 
     command = "tune"
-    anew = "jobkit tune SPEC"
+    new_run = "jobkit tune SPEC"
 
     def looks(self, run: RunStatus, typed: str) -> Iterator[NextStep]:
         yield f"jobkit tune {typed}", "the answer, or how far the search is"

@@ -11,10 +11,10 @@ workers that memory holds (fewer only where these may be faster), and one finali
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals, Objective
@@ -29,14 +29,15 @@ PHASES = (MEMORY, SEARCH, FINAL)
 """The values of `Point.phase`."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 DOUBT = 0.45
-"""A step is beyond doubt if the logarithm of its gain is farther from that of the least gain than this over
-the root of the number of repeats: 1.6 standard deviations of the ratio of speeds that scatter by 20 %."""
+"""A step is beyond doubt if the logarithm of its gain is farther than this from that of the least gain: 1.6
+standard deviations of the ratio of speeds that scatter by 20 %."""
 SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
 """The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
 the last is the least of the plain loop, whose part is cut first."""
-LONGER, BETWEEN = 1.1, 0.03
-"""How many times as long as an earlier repeat the next one may take in a short search, and the share of its
-budget for the time between points."""
+LONGER = 1.1
+"""How many times as long as an earlier repeat the next one may take in a short search."""
+LOOP_TIMES = 4.0
+"""The assumed time of the plain loop's work over that of one worker with shortcuts."""
 CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last calls leave too many workers without work."""
 MAX_WORK_UNIT = 300
@@ -242,22 +243,22 @@ def propose(
 
     ``tried``: as in `_Search`.
     """
+    kind = _ShortSearch if goal.short else _Search
     try:
-        return _Search(goal, result_of, tried).answer()
+        return kind(goal, result_of, tried).answer()
     except _NoResultError as end:
-        return end.candidate
+        following: Candidate = end.args[0]
+        return following
 
 
 class _NoResultError(Exception):
-    """Ends a search at the candidate that is to be measured next."""
-
-    def __init__(self, candidate: Candidate) -> None:
-        super().__init__()
-        self.candidate = candidate
+    """Ends a search at the candidate that is to be measured next, its argument."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Search:
+    """A search with time for new processes at each setting."""
+
     goal: TuneGoal
     result_of: Callable[[Candidate], MeasuredCandidate | None]
     # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
@@ -268,41 +269,33 @@ class _Search:
     limit: str = ""  # as in `TuneAnswer`
     why: str = ""
     shortcuts: str = knobs.EXACT  # the value for the settings that are tried
+    between: ClassVar[float] = 0.0  # the share of the budget for the time between points
+    among: ClassVar[float] = 1  # the assumed memory of one of several workers over the peak of one alone
 
     def answer(self) -> TuneAnswer:
-        goal, by_speed = self.goal, self.goal.objective.by_speed
         self._measure_memory()
         if why := self._failure():
             return TuneAnswer(why=why)
         self.memory = memory_of([result.record for _, result in self._good(MEMORY) if result.record])
         self._add_workers()
         self._compare()
-        # the number of the best settings of the search measured again before two of them are finalists
-        best = self._ranked()[:3]  # scatter often favours the best of many
-        if goal.short:  # only what needs no new processes
-            best = [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
-        for candidate in best:
+        for candidate in self._best():  # scatter often favours the best of many
             self._again(candidate)
-        ranked, number = self._ranked(), 2
-        if by_speed and len(ranked) > 1:  # only one finalist if it is faster beyond doubt
-            times = self._speed(ranked[0]) / self._speed(ranked[1])
-            number = 1 if goal.short or math.log(times) > DOUBT else 2
+        ranked = self._ranked()
+        number = self._number_of_finalists(ranked)
         if self.tried is not None:
-            ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != goal.loop]
-            first = self.result_of(ranked[0]) if ranked else None
-            if first is None or first.speed:  # else the next one may be there in its place
-                number = 1 if goal.short and by_speed else 2
+            ranked = self._finalists(self.tried)
         finalists = list(
             {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
         )
-        self._prove(finalists[:number])
-        while (failed := self._failed_final()) and (self.tried is not None or self._left_s() > 0):
+        failed = self._prove(finalists[:number])
+        while failed and (self.tried is not None or self._left_s() > 0):
             # what the search held may not hold on more of the text
             fewer = [one for one in finalists if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
             if not fewer:
                 break
             finalists = fewer
-            self._prove(finalists[:number])
+            failed = self._prove(finalists[:number])
         finals = self._finals()
         if finals.winner is not None:
             return TuneAnswer(finalists=tuple(finalists[:number]), limit=self.limit, why=self.why)
@@ -325,25 +318,36 @@ class _Search:
         """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
         return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
 
+    def _best(self) -> list[Candidate]:
+        """Return the settings that are measured again before the finalists are chosen."""
+        return self._ranked()[:3]
+
+    def _number_of_finalists(self, ranked: Sequence[Candidate]) -> int:
+        """Return 1 if the best setting is faster beyond doubt, else 2, as in a search that has ended.
+
+        If its first finalist failed, the next one may be there in its place.
+        """
+        firsts = map(self.result_of, self._finalists(self.tried or ())[:1])
+        replaced = any(first and not first.speed for first in firsts)
+        if not self.goal.objective.by_speed or len(ranked) < 2 or (self.tried is not None and not replaced):
+            return 2
+        return 1 if math.log(self._speed(ranked[0]) / self._speed(ranked[1])) > DOUBT else 2
+
+    def _finalists(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        return [one for one in candidates if one.phase == FINAL and whole(one.params) != self.goal.loop]
+
     # -- memory
 
     def _measure_memory(self) -> None:
         """Measure one worker at each size: memory, and where the doubling begins.
 
-        If its shortcuts are refused, the search begins again without them. A short search needs no third
-        size, unless an encoder's size is much faster than the one before.
+        If its shortcuts are refused, the search begins again without them.
         """
         goal = self.goal
         for size in goal.sizes:
             params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
-            candidate, speeds = Candidate(params, MEMORY), [result.speed for _, result in self._good(MEMORY)]
-            if goal.short and speeds:
-                # the share by which a size of an encoder must be faster in a short search, else there is no
-                # larger one
-                faster = goal.fills_gpu and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
-                if (len(speeds) > 1 and not faster) or self._late(candidate):
-                    return
-            if self._skips(candidate):
+            candidate = Candidate(params, MEMORY)
+            if not self._size_may_help(candidate) or self._skips(candidate):
                 return
             result = self._try(candidate)
             if result.refused:
@@ -353,6 +357,9 @@ class _Search:
             failed = sum(not one.speed and not one.refused for _, one in self.results)
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
+
+    def _size_may_help(self, _: Candidate) -> bool:
+        return True
 
     def _failure(self) -> str:
         """Return why no setting can be chosen, as one worker shows; empty if one can."""
@@ -416,11 +423,7 @@ class _Search:
         alone = (result.record for one, result in self._good(MEMORY) if self._size(one) == size)
         memories = (record.memory for record in alone if record)
         peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-        # The assumed memory of one of several workers over the peak of one alone. Of 16 workers on an H100
-        # it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it (tune-short.tar.xz). A
-        # search whose workers run out of memory tries fewer, also in the finals; a larger figure would
-        # leave out workers that memory holds.
-        each = (1.25 if goal.short else 1) * (peak or 0)
+        each = self.among * (peak or 0)
         return int(limit_bytes // each) if each else goal.workers
 
     def _size(self, candidate: Candidate) -> int:
@@ -448,11 +451,13 @@ class _Search:
         steps = [*dict.fromkeys(min(workers, held[size]) for workers in goal.steps if held[size] > 1)]
         if held[size] < goal.workers:
             self.limit, self.why = "memory", f"memory holds {held[size]} workers at {goal.size_knob} {size:,}"
-        if goal.short and not goal.fills_gpu:
-            self._from_most(size, steps[::-1], one.speed)
-            return
+        self._add_steps(steps, last)
+
+    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
+        """Measure more workers than those of the last candidate, while each step gains enough."""
+        goal = self.goal
         for workers in steps:
-            candidate = Candidate(self._shared(size, workers), SEARCH)
+            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
             result = self._step(candidate)
             if not result:
                 return
@@ -464,30 +469,6 @@ class _Search:
             if workers == goal.workers:
                 self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
             last = candidate
-
-    def _from_most(self, size: int, steps: Sequence[int], alone: float) -> None:
-        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
-        goal, found = self.goal, list[tuple[int, MeasuredCandidate]]()
-        for workers in steps:
-            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
-            if workers * alone < fastest:
-                return
-            candidate = Candidate(self._shared(size, workers), SEARCH)
-            result = self._step(candidate)
-            if not result and self.limit == "memory":
-                continue
-            if not result or result.speed < fastest:
-                return
-            if found:
-                more, slower = found[-1]
-                step = _times_as_fast(more, slower.speed, workers, result.speed)
-                self.limit, self.why = _bottleneck(slower, step)
-            elif workers == goal.workers:
-                step = _times_as_fast(workers, result.speed, 1, alone)
-                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
-                if result.speed < (1 + goal.gain) * alone:
-                    self.limit, self.why = _bottleneck(result, step)
-            found.append((workers, result))
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
         """Return the result of a number of workers; ``None``, with the limit, if it has no speed."""
@@ -510,78 +491,33 @@ class _Search:
 
         If scatter may have decided whether the doubling ends there, the two are measured again.
         """
-        while True:
+        times = self._speed(candidate) / self._speed(before)
+        if abs(math.log(times / (1 + self.goal.gain))) <= DOUBT and self._again(before, candidate):
             times = self._speed(candidate) / self._speed(before)
-            repeats = sum(one.params == candidate.params for one, _ in self.results)
-            sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
-            # how often a step in doubt is measured
-            if sure or repeats >= 2 or not self._again(before, candidate):
-                return times
+        return times
 
     def _shared(self, size: int, workers: int, mps: str = knobs.AUTO) -> dict[str, knobs.Value]:
         goal = self.goal
-        every = goal.search_every * max(1, goal.workers // workers)
-        if goal.short:
-            alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
-            every = min(every, math.ceil(alone_s / workers / (SEARCH_PART * goal.budget_s)))
-        every = min(goal.memory_every, every)
+        every = min(goal.memory_every, self._search_every(workers))
         words = {knobs.MPS: mps if workers > 1 else knobs.OFF, knobs.SHORTCUTS: self.shortcuts}
         return goal.setting(size, workers, every=every, **words)
 
+    def _search_every(self, workers: int) -> int:
+        """Return of how many paragraphs a point of the search with these workers works on one, at most."""
+        return self.goal.search_every * max(1, self.goal.workers // workers)
+
     def _late(self, candidate: Candidate) -> bool:
-        """Return whether the time left, which a short search keeps for repeats, is too short."""
-        goal = self.goal
-        if self.tried is not None or not goal.short:
-            # the share of the budget that the search may take before the finalists must begin
-            return self._skips(candidate, late=self._left_s() < 0.5 * goal.budget_s)
-        last, result = self.results[-1]
-        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
-        fresh_s, stood_s = self._starts_s()
-        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * goal.budget_s)
-        first = candidate.phase == SEARCH and not goal.fills_gpu and not self._good(SEARCH)
-        loop_s = (LEAST_PART if first else LOOP_PART) * goal.budget_s  # without more workers all is in vain
-        finals_s = self._finals_s(loop_s) + goal.fills_gpu * fresh_s
-        return self._left_s() < next_s + finals_s
-
-    def _starts_s(self) -> tuple[float, float]:
-        """Return how long a try takes to start, and one whose processes stand."""
-        fresh, stood = list[float](), list[float]()
-        for _, one in self.results:
-            (stood if one.record and one.record.standing else fresh).append(one.start_s)
-        # the assumed start of a try whose processes stand, over that of another
-        return fmean(fresh), fmean(stood) if stood else 0.25 * fmean(fresh)
-
-    def _finals_s(self, loop_s: float) -> float:
-        """Return how long the fewest repeats take, each with so much work of the plain loop."""
-        fresh_s, stood_s = self._starts_s()
-        last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
-        work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
-        return 2 * fresh_s + self.goal.fewest * (stood_s + work_s)
+        """Return whether the time left, of which the finalists need half, is too short."""
+        return self._skips(candidate, late=self._left_s() < 0.5 * self.goal.budget_s)
 
     # -- other values
 
     def _compare(self) -> None:
-        """Vary the best setting: at other sizes, in another order, without MPS, without shortcuts.
-
-        Sizes and order need no new processes; a short search does without the rest.
-        """
+        """Vary the best setting: at other sizes, in another order, without MPS, without shortcuts."""
         goal = self.goal
-        # the number of the fastest settings measured again before one of them decides the number of workers
-        for candidate in () if goal.short else self._fastest()[:2]:
+        for candidate in self._fastest()[:2]:  # one of them decides the number of workers
             self._again(candidate)
-        fastest = self._fastest()
-        least = self._speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
-        best = min((one for one in fastest if self._speed(one) >= least), key=lambda one: one.workers)
-        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
-        for size in [size for size in sizes if size != self._size(best)]:
-            if best.workers <= self._most_workers(size):
-                mps = str(best.params.get(knobs.MPS, knobs.OFF))
-                self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
-        if goal.other_order:
-            best = self._fastest()[0]
-            self._try_in_time(Candidate({**best.params, knobs.ORDER: goal.other_order}, SEARCH))
-        if goal.short:
-            return
+        self._compare_alike()
         shared = next((one for one in self._fastest() if one.workers > 1), None)
         if shared and any(
             one.params == shared.params
@@ -594,6 +530,20 @@ class _Search:
         if goal.shortcuts and self.shortcuts == knobs.EXACT and not goal.fills_gpu:
             best = self._fastest()[0]
             self._try_in_time(Candidate({**best.params, knobs.SHORTCUTS: knobs.OFF}, SEARCH))
+
+    def _compare_alike(self) -> None:
+        """Vary what needs no new processes: size and order."""
+        goal, fastest = self.goal, self._fastest()
+        least = self._speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
+        best = min((one for one in fastest if self._speed(one) >= least), key=lambda one: one.workers)
+        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY)) if best.workers > 1 else {}
+        for size in [size for size in sizes if size != self._size(best)]:
+            if best.workers <= self._most_workers(size):
+                mps = str(best.params.get(knobs.MPS, knobs.OFF))
+                self._try_in_time(Candidate(self._shared(size, best.workers, mps=mps), SEARCH))
+        if goal.other_order:
+            best = self._fastest()[0]
+            self._try_in_time(Candidate({**best.params, knobs.ORDER: goal.other_order}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
         return [one for one, *_ in sorted(self._means(), key=lambda row: row[1], reverse=True)]
@@ -620,30 +570,32 @@ class _Search:
         value = record.value(figure) if record else None
         return value * record.point.every if record and value is not None and figure is WORK else value
 
-    def _prove(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> None:
-        """Measure the plain loop and the finalists in turn, at least once, then as the budget allows.
+    def _prove(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> Candidate | None:
+        """Measure the plain loop and finalists as the budget allows, at least once; as `_failed_final`."""
+        goal = self.goal
+        if not finalists and self._skips(Candidate(goal.loop, FINAL)):
+            return None
+        known = [one for one, _ in self.results] if self.tried is None else self.tried
+        finals = [one.params for one in known if one.phase == FINAL]
+        parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
+        of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
+        planned = [(goal.loop, of_loop), *((row, every) for row in finalists)]
+        rows = [part(row, parts.get(key_of(row), own)) for row, own in planned]
+        self._repeat_finals(rows)
+        return self._failed_final(rows)
+
+    def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
+        """Measure the plain loop and the finalists in turn.
 
         Every other time their order is reversed: neighbours that are alike share their processes, each has
         several processes, and what changes with time is the same for all.
         """
         goal = self.goal
-        if not finalists and self._skips(Candidate(goal.loop, FINAL)):
-            return
-        known = [one for one, _ in self.results] if self.tried is None else self.tried
-        finals = [one.params for one in known if one.phase == FINAL]
-        parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
-        of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
-        of_loop = parts.get(key_of(goal.loop), of_loop)
-        rows = [goal.loop, *finalists]
-        rows = [part(row, parts.get(key_of(row), every if at else of_loop)) for at, row in enumerate(rows)]
-        if goal.short:
-            self._prove_shortly(rows if goal.fills_gpu else rows[::-1])
-            return
         for repeat in range(1, max(goal.repeats, goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows if repeat % 2 else rows[::-1]:
                 self._try(Candidate(params, FINAL, repeat))
-            if self._failed_final():
+            if self._failed_final(rows):
                 return
             if goal.share:
                 enough = repeat >= goal.repeats and all(map(self._is_known, rows))
@@ -656,43 +608,14 @@ class _Search:
             if enough or self._skips(again, late=self._left_s() < last_s):
                 return
 
-    def _failed_final(self) -> Candidate | None:
-        """Return the last finalist if none succeeded, and note its failure as the limit of the search."""
-        finals = [(one, result) for one, result in self.results if one.phase == FINAL]
-        finals = [(one, result) for one, result in finals if whole(one.params) != self.goal.loop]
+    def _failed_final(self, rows: Sequence[Mapping[str, knobs.Value]]) -> Candidate | None:
+        """Return the last finalist of these rows if none succeeded, and note why as the search's limit."""
+        ran = self._finalists(one for one, _ in self.results if one.params in rows)
+        finals = [(one, result) for one, result in self.results if one in ran]
         if not finals or any(result.speed for _, result in finals):
             return None
         self._fails(*finals[-1])
         return finals[-1][0]
-
-    def _prove_shortly(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
-        """Measure the first rows, whose processes may stand, then the last often, then the first again.
-
-        So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
-        end by time alone; what is left after that is the last row's.
-        """
-        *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
-        held_s = [self._try(repeats[0]).held_s for repeats in first]
-        if self._failed_final():
-            return
-        fresh_s, _ = self._starts_s()
-        often = 2 * self.goal.repeats
-        self._repeat(last[:often], len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
-        for repeats in reversed(first):
-            self._repeat(repeats[1:], 0.0)
-        self._repeat(last[often:], fresh_s)  # in new processes
-
-    def _repeat(self, candidates: Sequence[Candidate], kept_s: float) -> None:
-        """Measure the fewest repeats of a setting, more while that leaves ``kept_s`` for others."""
-        for one in candidates:
-            alike = (one.phase, one.params)
-            held_s = [done.held_s for other, done in self.results if (other.phase, other.params) == alike]
-            late = one.repeat > self.goal.fewest and self._left_s() < kept_s + LONGER * min(held_s)
-            if self._skips(one, late=late):
-                return
-            self._try(one)
-            if self._failed_final():
-                return
 
     def _finals(self) -> Finals:
         return self.goal.finals([result.record for _, result in self._good(FINAL) if result.record])
@@ -709,40 +632,167 @@ class _Search:
         Both work on all of it, unless the budget is too short. With shortcuts the loop is so much slower that
         its part is cut first: its speed does not depend on how long it works.
         """
-        goal, good = self.goal, self._good(MEMORY, SEARCH)
-        whole_s = {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
-        finals_s = [whole_s[key_of(row)] for row in finalists]
-        # the assumed time of the plain loop's work over that of one worker with shortcuts
-        loop_s, budget_s = 4.0 * max(whole_s.values()), goal.budget_s
-        if goal.short:
-            least_s = self._finals_s(0.0)
-            items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
-            if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
-                probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
-                loop_s = _whole_s(probe, self._try(probe)) or loop_s
-            room_s = (self._left_s() / LONGER - least_s) / goal.fewest
-            batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
-            most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
-            of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
-            every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
-            return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
+        goal, good, whole_s = self.goal, self._good(MEMORY, SEARCH), self._whole_s()
+        finals_s, longest_s = sum(whole_s[key_of(row)] for row in finalists), max(whole_s.values())
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
         room_s = self._left_s() / goal.repeats - (1 + len(finalists)) * start_s
         if room_s <= 0:
             return goal.memory_every, goal.memory_every
         if not (goal.shortcuts and goal.objective.by_speed):
-            every = max(1, math.ceil((max(whole_s.values()) + sum(finals_s)) / room_s))
+            every = max(1, math.ceil((longest_s + finals_s) / room_s))
             return every, every
         # the least time of the plain loop's work in the finals, if the budget is too short for the whole
         # text
-        of_loop_s = min(loop_s, max(20.0, room_s - sum(finals_s)))
-        every = max(1, math.ceil(sum(finals_s) / max(room_s - of_loop_s, room_s / 2)))
+        loop_s = LOOP_TIMES * longest_s
+        of_loop_s = min(loop_s, max(20.0, room_s - finals_s))
+        every = max(1, math.ceil(finals_s / max(room_s - of_loop_s, room_s / 2)))
         return math.ceil(loop_s / of_loop_s), min(every, goal.memory_every)
 
+    def _whole_s(self) -> dict[Key, float]:
+        """Return how long each setting takes for the whole text."""
+        good = self._good(MEMORY, SEARCH)
+        return {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
+
     def _left_s(self) -> float:
-        """Return the time left; a short search keeps some for what passes between points."""
-        budget_s = self.goal.budget_s * (1 - BETWEEN * self.goal.short)
-        return budget_s - sum(result.held_s for _, result in self.results)
+        return self.goal.budget_s * (1 - self.between) - sum(result.held_s for _, result in self.results)
+
+
+class _ShortSearch(_Search):
+    """A search with time for few starts of processes, which take longer than the work.
+
+    It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
+    """
+
+    between = 0.03
+    # Of 16 workers on an H100 it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it
+    # (tune-short.tar.xz). A search whose workers run out of memory tries fewer, also in the finals; a larger
+    # figure would leave out workers that memory holds.
+    among = 1.25
+
+    def _best(self) -> list[Candidate]:
+        best = super()._best()  # those that need no new processes
+        return [one for one in best if (one.phase, one.workers) == (SEARCH, best[0].workers)]
+
+    def _number_of_finalists(self, _: Sequence[Candidate]) -> int:
+        return 1 if self.goal.objective.by_speed else 2
+
+    def _size_may_help(self, candidate: Candidate) -> bool:
+        """Two sizes are enough, unless an encoder's last one is 1.2 times as fast as those before."""
+        speeds = [result.speed for _, result in self._good(MEMORY)]
+        faster = self.goal.fills_gpu and bool(speeds) and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
+        return not speeds or ((len(speeds) == 1 or faster) and not self._late(candidate))
+
+    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
+        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
+        if self.goal.fills_gpu:
+            super()._add_steps(steps, last)
+            return
+        goal, alone, found = self.goal, self._speed(last), list[tuple[int, MeasuredCandidate]]()
+        for workers in reversed(steps):
+            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
+            if workers * alone < fastest:
+                return
+            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
+            result = self._step(candidate)
+            if not result and self.limit == "memory":
+                continue
+            if not result or result.speed < fastest:
+                return
+            if found:
+                more, slower = found[-1]
+                step = _times_as_fast(more, slower.speed, workers, result.speed)
+                self.limit, self.why = _bottleneck(slower, step)
+            elif workers == goal.workers:
+                step = _times_as_fast(workers, result.speed, 1, alone)
+                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                if result.speed < (1 + goal.gain) * alone:
+                    self.limit, self.why = _bottleneck(result, step)
+            found.append((workers, result))
+
+    def _search_every(self, workers: int) -> int:
+        alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
+        most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
+        return min(super()._search_every(workers), most)
+
+    def _compare(self) -> None:
+        self._compare_alike()
+
+    def _late(self, candidate: Candidate) -> bool:
+        """Return whether the time left is needed for the fewest repeats."""
+        goal = self.goal
+        if self.tried is not None:
+            return self._skips(candidate)
+        last, result = self.results[-1]
+        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
+        fresh_s, stood_s = self._starts_s()
+        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * goal.budget_s)
+        first = candidate.phase == SEARCH and not goal.fills_gpu and not self._good(SEARCH)
+        loop_s = (LEAST_PART if first else LOOP_PART) * goal.budget_s  # without more workers all is in vain
+        finals_s = self._finals_s(loop_s) + goal.fills_gpu * fresh_s
+        return self._left_s() < next_s + finals_s
+
+    def _starts_s(self) -> tuple[float, float]:
+        """Return how long a try takes to start, and one whose processes stand."""
+        fresh, stood = list[float](), list[float]()
+        for _, one in self.results:
+            (stood if one.record and one.record.standing else fresh).append(one.start_s)
+        # the assumed start of a try whose processes stand, over that of another
+        return fmean(fresh), fmean(stood) if stood else 0.25 * fmean(fresh)
+
+    def _finals_s(self, loop_s: float) -> float:
+        """Return how long the fewest repeats take, each with so much work of the plain loop."""
+        fresh_s, stood_s = self._starts_s()
+        last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
+        work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
+        return 2 * fresh_s + self.goal.fewest * (stood_s + work_s)
+
+    def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
+        """Measure the first rows, whose processes may stand, then the last often, then the first again.
+
+        So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
+        end by time alone; what is left after that is the last row's.
+        """
+        if not self.goal.fills_gpu:
+            rows = rows[::-1]
+        *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
+        held_s = [self._try(repeats[0]).held_s for repeats in first]
+        if self._failed_final(rows):
+            return
+        fresh_s, _ = self._starts_s()
+        often = 2 * self.goal.repeats
+        self._repeat(rows, last[:often], len(first) * fresh_s + (self.goal.repeats - 1) * sum(held_s))
+        for repeats in reversed(first):
+            self._repeat(rows, repeats[1:], 0.0)
+        self._repeat(rows, last[often:], fresh_s)  # in new processes
+
+    def _repeat(
+        self, rows: Sequence[Mapping[str, knobs.Value]], candidates: Sequence[Candidate], kept_s: float
+    ) -> None:
+        """Measure the fewest repeats of one of the rows, more while that leaves ``kept_s`` for others."""
+        for one in candidates:
+            alike = (one.phase, one.params)
+            held_s = [done.held_s for other, done in self.results if (other.phase, other.params) == alike]
+            late = one.repeat > self.goal.fewest and self._left_s() < kept_s + LONGER * min(held_s)
+            if self._skips(one, late=late):
+                return
+            self._try(one)
+            if self._failed_final(rows):
+                return
+
+    def _final_parts(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> tuple[int, int]:
+        goal, budget_s, whole_s = self.goal, self.goal.budget_s, self._whole_s()
+        finals_s, loop_s = [whole_s[key_of(row)] for row in finalists], LOOP_TIMES * max(whole_s.values())
+        least_s = self._finals_s(0.0)
+        items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
+        if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
+            probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
+            loop_s = _whole_s(probe, self._try(probe)) or loop_s
+        room_s = (self._left_s() / LONGER - least_s) / goal.fewest
+        batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
+        most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
+        of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
+        every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
+        return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
 
 
 def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:

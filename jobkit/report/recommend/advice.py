@@ -26,8 +26,9 @@ from jobkit.core.terminal import did_you_mean, printable, shell_quote
 from jobkit.core.units import format_count, format_f1, format_list, format_walltime
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.report.tables import no_search_for_cycles
-from jobkit.runs.request import WARNING_S, Conditions, conditions_of, memory_condition, shard_s
-from jobkit.runs.results import Agreement, changing_words
+from jobkit.runs.agreement import Agreement, changing_words
+from jobkit.runs.conditions import Conditions, conditions_of, memory_condition
+from jobkit.runs.request import WARNING_S, shard_s
 from jobkit.schedulers.survey import RequestedQueues
 
 MOST_LISTED = 8

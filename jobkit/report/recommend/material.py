@@ -20,17 +20,10 @@ from jobkit.core.terminal import printable, shell_path, shell_quote
 from jobkit.core.units import format_list
 from jobkit.report.rows import Row, row_of_point, trials_of
 from jobkit.report.tables import no_search_for_cycles
+from jobkit.runs.agreement import Agreement, Counts, agreements, changing_knobs
 from jobkit.runs.journal import JobTask
 from jobkit.runs.request import WARNING_S, changed_resources, enough, held_by, held_in, scaled_request
-from jobkit.runs.results import (
-    Agreement,
-    Counts,
-    Run,
-    agreements,
-    batches_of,
-    changing_knobs,
-    read_run,
-)
+from jobkit.runs.results import Run, batches_of, read_run
 from jobkit.runs.status import PointResult
 from jobkit.runs.trials import Trial, describe_trials
 from jobkit.runs.tries import task_s, timed
@@ -143,7 +136,7 @@ def read_material(folder: Path, overrides: Sequence[str] = (), run: Run | None =
         direction = spec.objective.chosen_direction
         objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
     sweep = _chosen([point for point in run.points if point.point.kind.swept], values, folder)
-    records = [record for point in sweep if (record := timed(point.counts))]
+    records = [record for point in sweep if (record := timed(point.verdict))]
     tried = trials_of(folder, run.points)
     return RunData(
         run=str(folder),
@@ -370,7 +363,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
         return given or journal.needs.get(point.index, ())
 
     for result in meant:
-        tried, point = result.counts, result.point
+        tried, point = result.verdict, result.point
         if not tried.number or tried.by_hand:
             continue
         words, own = words_of(point, tried.task), sent.get(tried.task) if tried.task else None
@@ -386,7 +379,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
             row=row_of_point(str(folder), result),
             asked=asked,
             pack=1 if runs_here(spec.scheduler) else spec.pack,
-            seconds=task_s(tried, shared=tried.task in run.accounts.packed),
+            seconds=task_s(tried),
             ram_bytes=held_in(tried),
             task=tried.task,
             on_path=own.on_path if own else None,

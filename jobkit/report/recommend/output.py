@@ -43,7 +43,8 @@ from jobkit.report.recommend.advice import (
     EnergyAnswer,
     Judgement,
 )
-from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR, condition_lines
+from jobkit.runs.conditions import condition_lines
+from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.runs.results import overlap_words, overlaps
 from jobkit.schedulers.registry import by_name
 

@@ -65,12 +65,16 @@ HELLO = '{"protocol": 1, "version": "0.1.0"}'
 
 
 @pytest.mark.slow
-def test_lines_of_a_login_shell_are_no_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    script = "echo Welcome; echo jobkit-on; printf 'jobkit-on:{'; " + answers(
-        HELLO, '{"out": "hi"}', '{"err": "oh"}', '{"exit": 4}'
+def test_lines_of_a_login_shell_are_no_answers_and_an_answer_is_acknowledged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = answers(HELLO, '{"out": "hi"}', '{"err": "oh"}', '{"exit": 4}')
+    script = (
+        f"echo Welcome; echo jobkit-on; printf 'jobkit-on:{{'; {said}; read said; echo $said >{tmp_path}/note"
     )
-    assert cluster(script).run(["status"], kept="", sent={}) == 4
+    assert cluster(script).run(["sweep"], kept="a", sent={}) == 4
     assert capsys.readouterr() == ("hi", "oh")
+    assert (tmp_path / "note").read_text() == "accepted\n"
 
 
 @pytest.mark.slow
@@ -79,14 +83,6 @@ def test_a_login_shell_that_waits_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys.modules[__name__], "PROMPT", PROMPT + "read answer; ")
     with pytest.raises(JobkitError, match="its login shell prints 'Project\\? '"):
         cluster(answers(HELLO, '{"exit": 0}')).run(["status"], kept="", sent={})
-
-
-@pytest.mark.slow
-def test_the_answer_is_acknowledged(tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    script = answers(HELLO, '{"exit": 0}') + f"; read said; echo $said >{note}"
-    assert cluster(script).run(["sweep"], kept="a", sent={}) == 0
-    assert note.read_text() == "accepted\n"
 
 
 @pytest.mark.slow
@@ -301,7 +297,9 @@ def test_without_ssh_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pat
         connect("hec")
 
 
-def test_the_folder_of_the_sockets_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_sockets_is_private_and_its_path_short(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     short = Path(tempfile.mkdtemp(prefix="run-"))
     try:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
@@ -313,9 +311,6 @@ def test_the_folder_of_the_sockets_is_private(monkeypatch: pytest.MonkeyPatch) -
             connection._socket_folder()
     finally:
         shutil.rmtree(short)
-
-
-def test_a_long_or_missing_runtime_folder_is_unused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (str(tmp_path / ("long" * 20)), str(tmp_path / "missing"), ""):
         monkeypatch.setenv("XDG_RUNTIME_DIR", name)
         assert len(str(connection._socket_folder())) <= connection.MOST_PATH

@@ -69,11 +69,6 @@ def test_a_spec_travels_with_its_text(project: Path, text: str, files: set[str],
     assert found.model is None
 
 
-def test_a_set_decides_what_travels(project: Path) -> None:
-    found = find_inputs({"spec": spec(project), "overrides": ("text=tagger.py",)})
-    assert inside(found) == {"first.yaml", "tagger.py"}
-
-
 def test_corpora_travel_files_and_folders_and_numbers_do_not(project: Path) -> None:
     outside = project.parent / "it's.txt"
     words = ("letters.txt", "more/", str(outside), "on:/data/c.txt", "250000", "sample", "~nobody-of-this/x")
@@ -120,6 +115,13 @@ def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.M
 def test_what_a_spec_names_travels(project: Path, more: str, files: set[str]) -> None:
     (project / "first.yaml").write_text(f"name: letters\ntext: letters.txt\n{more}\n")
     assert inside(find_inputs({"spec": Path("first.yaml")})) == {"first.yaml", "letters.txt"} | files
+    changed = find_inputs({"spec": Path("first.yaml"), "overrides": ("text=helper.py",)})
+    assert inside(changed) == {"first.yaml", "helper.py"} | files
+    assert inside(find_inputs({"word": "./tagger.py:tag", "text": "letters.txt"})) == {
+        "tagger.py",
+        "letters.txt",
+    }
+    assert inside(find_inputs({"word": "stanza-ner", "text": "sample:100"})) == set()
 
 
 @pytest.mark.parametrize(
@@ -135,13 +137,6 @@ def test_the_model_is_known_that_a_spec_needs(project: Path, more: str, needed: 
     found = find_inputs({"spec": Path("first.yaml")})
     assert found.model == needed
     assert found.changes == (["model.path=/m"] if "on:" in more else [])
-
-
-@pytest.mark.usefixtures("project")
-def test_a_workload_alone_travels() -> None:
-    found = find_inputs({"word": "./tagger.py:tag", "text": "letters.txt"})
-    assert inside(found) == {"tagger.py", "letters.txt"}
-    assert inside(find_inputs({"word": "stanza-ner", "text": "sample:100"})) == set()
 
 
 @pytest.mark.parametrize(

@@ -107,22 +107,17 @@ def laptop(home: Path, *argv: str, **changes: Any) -> Iterator[Laptop]:
 
 
 @pytest.mark.slow
-def test_a_command_answers_with_both_streams_and_its_code(tmp_path: Path) -> None:
-    with laptop(tmp_path, words=["do", "it's $HOME"]) as side:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_command_answers_with_both_streams_and_its_code_and_knows_its_terminal(
+    tmp_path: Path, *, terminal: bool
+) -> None:
+    with laptop(tmp_path, words=["tty", "it's $HOME"], terminal=terminal) as side:
         answers = side.answers()
     assert answers[0]["protocol"] == PROTOCOL
-    assert "".join(answer.get("out", "") for answer in answers) == "it's $HOME\n"
+    assert "".join(answer.get("out", "") for answer in answers) == f"it's $HOME\n{terminal} False\n"
     assert "".join(answer.get("err", "") for answer in answers) == "said\n"
     assert answers[-1] == {"exit": 4}
     assert (tmp_path / "jobkit" / "letters").is_dir()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_command_knows_whether_a_terminal_shows_it(tmp_path: Path, *, terminal: bool) -> None:
-    with laptop(tmp_path, words=["tty"], terminal=terminal) as side:
-        shown = "".join(answer.get("out", "") for answer in side.answers())
-    assert shown.endswith(f"{terminal} False\n")
 
 
 @pytest.mark.slow
@@ -146,6 +141,10 @@ def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["count", "two"], kept="b") as side:
         assert side.until("out") == {"out": "two\n"}
         side.until("exit")
+        side.send(INTERRUPT)  # too late
+        side.send(ACCEPTED)
+        assert not side.answers()
+    assert not [*tmp_path.rglob("*.answer")]
 
 
 @pytest.mark.slow
@@ -211,22 +210,11 @@ def test_a_command_does_not_run_with_what_another_laptop_has_sent(tmp_path: Path
     spec.parent.mkdir(parents=True)
     spec.write_text("mine")
     sent = {"first.yaml": mark(spec, by_time=by_time)}
-    with laptop(tmp_path, words=["do"], sent=sent) as side:
-        assert side.until("exit") == {"exit": 4}
+    with laptop(tmp_path, words=["race", "first.yaml"], sent=sent) as side:
+        assert "first.yaml: another machine" in "".join(answer.get("out", "") for answer in side.answers())
     spec.write_text("yours!" if by_time else "your")
     with laptop(tmp_path, words=["do"], sent=sent) as side:
         assert "first.yaml: another machine" in side.until("error")["error"]
-
-
-@pytest.mark.slow
-def test_nothing_is_submitted_if_another_laptop_sends_its_own_meanwhile(tmp_path: Path) -> None:
-    spec = tmp_path / "jobkit" / "letters" / "first.yaml"
-    spec.parent.mkdir(parents=True)
-    spec.write_text("name: mine")
-    sent = {"first.yaml": mark(spec, by_time=False)}
-    with laptop(tmp_path, words=["race", "first.yaml"], sent=sent) as side:
-        shown = "".join(answer.get("out", "") for answer in side.answers())
-    assert "first.yaml: another machine" in shown
 
 
 @pytest.mark.slow
@@ -293,13 +281,3 @@ def test_a_folder_name_may_end_with_a_blank(tmp_path: Path, monkeypatch: pytest.
     request = Request(folder="jobkit", project="letters ", origin="/home/ada/letters ")
     answers = server.Answers(BytesIO())
     assert server.project_folder(request, answers) == server.project_folder(request, answers)
-
-
-@pytest.mark.slow
-def test_a_ctrl_c_that_comes_too_late_keeps_no_answer(tmp_path: Path) -> None:
-    with laptop(tmp_path, words=["do"], kept="a") as side:
-        side.until("exit")
-        side.send(INTERRUPT)
-        side.send(ACCEPTED)
-        assert not side.answers()
-    assert not [*tmp_path.rglob("*.answer")]

@@ -28,7 +28,6 @@ from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point, write_begin, write_event, write_exit
-from tests.support.commands import jobkit
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import local as local  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -72,7 +71,7 @@ def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: py
         profile(sweep.run, None, None)
     sweep.end(sweep.points[0], OK)
     with monkeypatch.context() as patch:
-        patch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
+        patch.setattr("jobkit.extensions.profile.work.missing", lambda name: f"{name} is not there")
         with pytest.raises(JobkitError, match=r"^profile: torch is not there") as caught:
             profile(sweep.run, "1", "torch")
         given = {"name": "t", "profile": "torch", "environment": {"venv": "/venv"}}
@@ -134,8 +133,6 @@ def test_scalene_of_an_earlier_version_is_read_and_what_waits_for_it_ends(
     found.rename(found.with_name("profile.json"))
     assert profile(local, "1", None) == 0
     assert "scalene view " in capsys.readouterr().err
-    refused = jobkit("profile", local, "1", "--with", "scalene")
-    assert (refused.returncode, "no longer a profiler: use python" in refused.stderr) == (2, True)
 
 
 def profiled(with_: str) -> Point:

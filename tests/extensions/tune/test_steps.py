@@ -18,7 +18,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     EVERY,
     EXACT,
-    MPS,
     OFF,
     ON,
     ORDER,
@@ -75,9 +74,6 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
     _, short = tuned(spec(tune={"budget": "5m"}), BUDGET, text(100_000))
     assert (short.short, short.looks, short.most_repeats, short.search_every) == (True, 1, 9, 5)
-
-
-def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
     changed, goal = tuned(spec(tune={"repeats": "auto"}), BUDGET, text(881))
     assert (goal.repeats, goal.most_repeats, goal.share) == (7, 10, 0.03)
     assert (goal.search_every, goal.memory_every, changed.work_unit) == (1, 1, 10)
@@ -90,17 +86,12 @@ def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
     assert (goal.mps, goal.memory_bytes) == (False, 8 * 2**30)
 
 
-def test_a_workload_with_shortcuts_is_searched_with_them_and_compared_with_the_loop_without() -> None:
-    _, goal = tuned(spec(), iter((*BUDGET, Knob(name="shortcuts", words=("off", "exact")))), text(1_000))
-    assert goal.loop["shortcuts"] == "off"
-    assert goal.setting(goal.sizes[0], 2)["shortcuts"] == "exact"
+def test_a_workload_with_shortcuts_is_compared_with_the_loop_without_and_has_its_windows() -> None:
+    knobs = (*BUDGET, Knob(name="shortcuts", words=("off", "exact")))
+    changed, goal = tuned(spec(), iter(knobs), text(100_000), window=10_000)
+    assert (goal.loop["shortcuts"], goal.setting(goal.sizes[0], 2)["shortcuts"]) == ("off", "exact")
     _, without = tuned(spec(), BUDGET, text(1_000))
     assert "shortcuts" not in {*without.loop, *without.setting(without.sizes[0], 2)}
-
-
-def test_a_workload_that_fills_the_gpu_gets_its_windows_and_all_cpus_for_one_worker() -> None:
-    knobs = (*BUDGET, Knob(name="shortcuts", words=("off", "exact")))
-    changed, goal = tuned(spec(), knobs, text(100_000), window=10_000)
     assert (changed.work_unit, goal.memory_every, goal.search_every) == (10_000, 5, 1)
     assert (len(goal.sizes), goal.sizes[-1]) == (4, 270_000)
     assert (goal.loop["batch_size"], goal.loop["threads"]) == (32, 16)
@@ -225,7 +216,7 @@ def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> Non
     assert len(order) <= goal.most_points
 
 
-@pytest.mark.parametrize("budget_s", [60, 200, 300, 600, 3600])
+@pytest.mark.parametrize("budget_s", [60, 300, 3600])
 @pytest.mark.parametrize(
     ("goal", "machine"),
     [
@@ -263,19 +254,6 @@ def test_its_answer_is_within_10_percent_of_the_best_of_all_settings(machine: Ma
     answer, order = searched(goal, machine)
     assert all(machine.run(one).outcome is Outcome.OK for one in order if one.phase != MEMORY)
     assert max(map(machine.speed, answer.finalists)) >= 0.9 * max(map(machine.speed, fits))
-
-
-def test_without_a_gpu_nothing_is_said_of_mps() -> None:
-    goal = replace(GOAL, mps=False, loop={**LOOP, "threads": 2}, workers=2)
-    _, order = searched(goal, Machine())
-    assert all(MPS not in one.params for one in order if one.phase != FINAL)
-
-
-def test_an_order_that_the_text_does_not_decide_is_compared() -> None:
-    goal = replace(NOW, order="text", other_order="sorted", padding={})
-    answer, order = searched(goal, Machine())
-    assert answer.finalists[0][ORDER] == "sorted"
-    assert [one.params[ORDER] for one in of_phase(order, SEARCH)].count("sorted") in {1, 2}
 
 
 def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
@@ -350,8 +328,9 @@ def test_a_finalist_that_memory_does_not_hold_gives_way_to_one_with_fewer_worker
     assert len({one.key for one in order}) == len(order)
 
 
-def test_a_short_search_whose_finalists_fail_has_ended() -> None:
-    goal = replace(by("f1", goal=SHORT), fills_gpu=True, workers=1)
+@pytest.mark.parametrize(("metric", "workers"), [("f1", 1), ("items_per_s", 4)])
+def test_a_short_search_whose_finalists_fail_has_ended(metric: str, workers: int) -> None:
+    goal = replace(by(metric, goal=SHORT), fills_gpu=True, workers=workers)
     machine = Reporting(f1=lambda _: 0.9, refuses=(FINAL,))
     answer, order = searched(goal, machine)
     read = read_again(goal, machine, order)

@@ -116,7 +116,6 @@ class Job:
     directory = ""
     submitted = 0.0
     throttle = 0
-    array = ""
     cluster = ""
     foreign = False
     replaced = False
@@ -157,23 +156,10 @@ class State:
         return next((job for job in reversed(self.jobs) if job.id == number), None)
 
 
-def plain(thing: Any) -> Any:
-    """Return an object of this module as JSON holds it."""
-    return vars(thing)
-
-
 def restored(data: dict[str, Any]) -> State:
-    """Return what `plain` was made from."""
-    jobs = [
-        Job(
-            **{
-                **job,
-                "tasks": [
-                    Task(**{**task, "runs": [TaskRun(**run) for run in task["runs"]]})
-                    for task in job["tasks"]
-                ],
-            }
-        )
-        for job in data["jobs"]
-    ]
-    return State(**{**data, "jobs": jobs})
+    """Return the state that was written as JSON: each object as the values that were set."""
+    for job in data["jobs"]:
+        for task in job["tasks"]:
+            task["runs"] = [TaskRun(**run) for run in task["runs"]]
+        job["tasks"] = [Task(**task) for task in job["tasks"]]
+    return State(**{**data, "jobs": [Job(**job) for job in data["jobs"]]})

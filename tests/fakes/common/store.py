@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.common.model import State, Task, plain, restored
+from tests.fakes.common.model import State, Task, restored
 
 DEFAULTS: dict[str, Any] = {
     "slots": 16,
@@ -57,7 +57,7 @@ class Store:
 
     def _write(self, name: str, before: str, data: object) -> None:
         """Write a file of the folder as JSON if that changes it, whole or not at all."""
-        text = json.dumps(data, default=plain, separators=(",", ":"))
+        text = json.dumps(data, default=vars, separators=(",", ":"))
         if text != before:
             part = self.folder / f".{name}.{os.getpid()}"
             part.write_text(text, encoding="utf-8")

@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from tests.fakes.common.model import ENDED, ENDING, ERROR, PENDING, RUNNING, Job
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured, iso, numbers
 from tests.fakes.sge.options import header, merged, parse
-from tests.fakes.sge.rules import FAILED, QUEUES, ahead, named, stop
+from tests.fakes.sge.rules import FAILED, ahead, named, stop
 
 
 def qsub(store: Store, arguments: list[str]) -> Answer:
@@ -51,7 +50,6 @@ def _take(store: Store, number: int, options: dict[str, str], text: str, rest: l
         directory=where,
         submitted=store.clock(),
         throttle=int(options.get("tc", 0)),
-        array=options["t"],
         arguments=rest[1:],
         options=options,
         tasks=[Task(number=number) for number in numbers(options["t"])],
@@ -75,32 +73,6 @@ class Listed(NamedTuple):
     def live(self) -> bool:
         """Whether it stands among what runs."""
         return self.tasks[0].live
-
-    @property
-    def at(self) -> float:
-        """When it began, or was submitted."""
-        task = self.tasks[0]
-        return task.runs[-1].start if self.live else task.submitted or self.job.submitted
-
-    @property
-    def queue(self) -> str:
-        """Where it runs."""
-        return f"{self.tasks[0].queue}@{self.tasks[0].node}" if self.live else ""
-
-    @property
-    def numbers(self) -> str:
-        """The numbers of the tasks."""
-        return ranges([task.number for task in self.tasks])
-
-    @property
-    def slots(self) -> str:
-        """How many slots it has."""
-        return self.job.options.get("pe", "- 1").split()[1]
-
-    @property
-    def prior(self) -> str:
-        """Its priority; what is held has none."""
-        return "0.00000" if "h" in self.flags else "0.50000"
 
 
 def qstat(store: Store, arguments: list[str]) -> Answer:
@@ -181,55 +153,54 @@ def _xml(rows: list[Listed]) -> str:
 
 
 def _element(row: Listed) -> str:
-    when = "JAT_start_time" if row.live else "JB_submission_time"
+    job, task = row.job, row.tasks[0]
+    where, when, at = "", "JB_submission_time", task.submitted or job.submitted
+    if row.live:
+        where, when, at = f"{task.queue}@{task.node}", "JAT_start_time", task.runs[-1].start
     fields = [
-        ("JB_job_number", str(row.job.id)),
-        ("JAT_prio", row.prior),
-        ("JB_name", row.job.name),
-        ("JB_owner", row.job.user),
+        ("JB_job_number", str(job.id)),
+        ("JAT_prio", "0.00000" if "h" in row.flags else "0.50000"),
+        ("JB_name", job.name),
+        ("JB_owner", job.user),
         ("state", row.flags),
-        (when, iso(row.at)),
-        ("queue_name", row.queue),
-        ("slots", row.slots),
-        ("tasks", row.numbers),
+        (when, iso(at)),
+        ("queue_name", where),
+        ("slots", _slots(job)),
+        ("tasks", ranges([task.number for task in row.tasks])),
     ]
     lines = "".join(f"      <{key}>{escape(value)}</{key}>\n" for key, value in fields)
     return f'    <job_list state="{"running" if row.live else "pending"}">\n{lines}    </job_list>\n'
 
 
+def _slots(job: Job) -> str:
+    return job.options.get("pe", "- 1").split()[1]
+
+
 RULE = "=" * 62
-
-
-class Record(NamedTuple):
-    """One time that a task ran."""
-
-    job: Job
-    task: Task
-    run: TaskRun
 
 
 def qacct(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of qacct."""
     option, wanted = arguments
     assert option == "-j", "jobkit asks for a job here"
-    found = [record for record in _records(store) if named(record.job, wanted)]
+    found = [record for record in _records(store) if named(record[0], wanted)]
     if not found:
         raise Refused(f"error: job {'id' if wanted.isdecimal() else 'name'} {wanted} not found\n")
-    return Answer("".join(_printed(record) for record in found))
+    return Answer("".join(_printed(*record) for record in found))
 
 
-def _records(store: Store) -> Iterator[Record]:
-    """Yield the records that are in the file, in the order in which the tasks ended."""
+def _records(store: Store) -> list[tuple[Job, Task, TaskRun]]:
+    """Return the runs of tasks that are in the file, in the order of their ends."""
     lag = int(store.fault("accounting_lags") or 0)
     found = [
-        Record(job, task, run)
+        (job, task, run)
         for job in store.state.jobs
         for task in job.tasks
         for run in task.runs
         if run.end
         and (run is not task.runs[-1] or store.state.calls["qacct"] > task.changed + lag)
     ]  # fmt: skip
-    yield from sorted(found, key=lambda record: record.run.end)
+    return sorted(found, key=lambda record: record[2].end)
 
 
 def _at(at: float) -> str:
@@ -243,9 +214,8 @@ def _category(job: Job) -> str:
     return " ".join(filter(None, parts)) or "NONE"
 
 
-def _printed(record: Record) -> str:
+def _printed(job: Job, task: Task, run: TaskRun) -> str:
     """Return a record that the real qacct printed, with the values of this one in it."""
-    job, task, run = record
     failed = int(run.word)
     values = {
         "qname": run.queue,
@@ -258,7 +228,7 @@ def _printed(record: Record) -> str:
         "start_time": _at(run.start),
         "end_time": _at(run.end if run.start else 0),
         "granted_pe": job.options.get("pe", "NONE").split()[0],
-        "slots": job.options.get("pe", "- 1").split()[1],
+        "slots": _slots(job),
         "failed": f"{failed:<3} : {FAILED[failed]}" if failed else "0    ",
         "exit_status": f"{run.status:<19}{' (Killed)' if run.signal == signal.SIGKILL else ''}",
         "ru_wallclock": f"{int(run.end - run.start) if run.start else 0}s",
@@ -327,17 +297,10 @@ def qconf(store: Store, arguments: list[str]) -> Answer:
     if verb == "-sc":
         return Answer(captured("sge", "complexes"))
     if verb == "-sq":
-        return Answer(_lines(_queues(name)))
+        return Answer(_lines(captured("sge", "lab-queues")))
     if (verb, name) == ("-sp", "smp"):
         return Answer(captured("sge", "lab-pe-smp"))
     raise Refused(f'error: invalid option argument "{verb}"\n')
-
-
-def _queues(name: str) -> str:
-    blocks = captured("sge", "queues").split("\n\n")
-    named = {block.split()[1]: block for block in blocks if block.split()[1:2]}
-    found = [named[queue] for queue in QUEUES if any(fnmatchcase(queue, word) for word in name.split(","))]
-    return "\n\n".join(block.rstrip("\n") for block in found) + "\n"
 
 
 def _lines(text: str) -> str:

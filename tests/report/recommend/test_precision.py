@@ -7,7 +7,7 @@ from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
 from jobkit.report.recommend.advice import Advice, recommend
 from jobkit.report.recommend.output import as_json, blocks
-from jobkit.runs.results import Agreement
+from jobkit.runs.agreement import Agreement
 from tests.support.builders import grid
 from tests.support.recommendations import RATES, SCATTER, material, measured
 

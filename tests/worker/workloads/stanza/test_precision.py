@@ -11,7 +11,7 @@ import pytest
 from jobkit.core.knobs import PRECISIONS
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, generate
-from jobkit.runs.results import compare
+from jobkit.runs.agreement import compare
 from jobkit.worker.workloads.base import Entity, as_tsv
 from jobkit.worker.workloads.model import set_tf32
 from jobkit.worker.workloads.stanza_ner import StanzaNer
