@@ -79,7 +79,7 @@ class Stage:
         taken = _timed(lambda: self._measured(index, call))
         peaks = self.sampler.ask("peaks")
         seen.sampler_cpu_s += _cpu_s(pid) - before
-        if peaks and peaks.sampler and peaks.sampler.period_s is not None:
+        if peaks.sampler and peaks.sampler.period_s is not None:
             seen.samples += peaks.sampler.samples
             seen.sampled_s += peaks.sampler.samples * peaks.sampler.period_s
         return taken

@@ -64,7 +64,7 @@ class InvalidSpecError(JobkitError):
 
 
 class NotFoundError(JobkitError):
-    """There is no run, point, file or job of that name."""
+    """There is no run, point, file, model or job of that name."""
 
 
 class RefusedError(JobkitError):

@@ -13,7 +13,7 @@ from jobkit.core.blocks import Block, Column
 from jobkit.core.frozen import keyed
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.planning import batch_sizes
-from jobkit.planning.prepare import NamedSpec, Options, lengths_of, read_named
+from jobkit.planning.prepare import NamedSpec, Options, build_model, lengths_of, read_named
 from jobkit.planning.texts import paragraphs_of
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
@@ -96,7 +96,8 @@ def preflight(
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
-    named = read_named(path, options, fetch=True, build=not fast, say=say)
+    named = read_named(path, options, fetch=True, say=say)
+    named = named if fast else build_model(named, say)
     named.spec.refuse_command("jobkit preflight")
     spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
     loads = batch_sizes.loads_of(spec, lengths_of(named, say, fast=fast))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, RefusedError, UnknownError, file_error
+from jobkit.core.frozen import keyed
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list, pauses
@@ -26,7 +27,16 @@ MOST_NAMES = 8
 SEEN_WITHIN_S = 30.0  # how long to look whether cancelled tasks have left the queue
 
 
-Part = tuple[Submission, tuple[int, ...]]  # a job, and its tasks to cancel, without those that have ended
+@keyed
+class Plan:
+    """What of a run ends, before anything is asked of the scheduler."""
+
+    # the jobs, each with its tasks that have not ended; first those that follow, which could submit points
+    # that have just been cancelled
+    parts: list[tuple[Submission, tuple[int, ...]]]
+    new: list[PointStatus]  # the points that were not cancelled before
+    already: list[str]  # the ids of the points that were, and have not ended
+    lines: list[str]  # what is left alone, and why
 
 
 def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
@@ -44,38 +54,28 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             message = f"the run works as {who}, which jobkit cannot reach from here"
             raise UnknownError(message, hint=hint)
         refuse_silent(run, "nothing was cancelled")
-        # Jobs that the journal does not list: they end with the whole run.
-        names = _schedulers(run_dir) if whole else ()
-        strays = [(one, job) for one in map(by_name, names) for job in stray_jobs(run_dir, one)]
-        for scheduler, job in strays:
-            note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
-            if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
-                message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
-                hint = "end it with the scheduler's own command"
-                raise RefusedError(message, hint=hint)
-            note(f"cancelled: job {job}")
-        points = points_to_cancel(run, named, kept)
-        note(f"{run.title} was: {status.count_by_state(run)}")
-        chosen = _indices(run, named)
-        for point in run.points:
-            if point.point.index in chosen and point.standing not in LIVE:
-                missing = point.standing is PointStanding.MISSING
-                why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
-                note(f"{point.point.point_id} {why}")
-        before = read_journal(run_dir).cancelled.keys()
-        new = [point for point in points if point.task not in before]
-        if already := [point.point.point_id for point in points if point.task in before]:
-            are = "is" if len(already) == 1 else "are"
-            note(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
-        # A task that the scheduler is not ending yet is cancelled again.
-        ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
-        left = [point for point in points if point.task not in before & ending]
-        if parts := _parts(run, left, whole=whole):
-            _cancel_parts(run_dir, parts, new, whole=whole)
-        elif not already and not strays:
+        plan = plan_of(run, named, kept)
+        strays = _cancel_strays(run_dir) if whole else 0
+        for line in (f"{run.title} was: {status.count_by_state(run)}", *plan.lines):
+            note(line)
+        if plan.parts:
+            _carry_out(plan, run_dir, whole=whole)
+        elif not plan.already and not strays:
             what = f"the {run.noun}s named" if named else f"the other {run.noun}s" if kept else "it"
             note(f"nothing to cancel: none of {what} is in the queue or running")
     return 0
+
+
+def _cancel_strays(run_dir: Path) -> int:
+    """Cancel the jobs of a run that its journal does not list; return their number."""
+    strays = [(one, job) for one in map(by_name, _schedulers(run_dir)) for job in stray_jobs(run_dir, one)]
+    for scheduler, job in strays:
+        note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
+        if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
+            message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
+            raise RefusedError(message, hint="end it with the scheduler's own command")
+        note(f"cancelled: job {job}")
+    return len(strays)
 
 
 @contextlib.contextmanager
@@ -112,61 +112,76 @@ def _schedulers(run_dir: Path) -> set[str]:
     return names
 
 
-def points_to_cancel(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
-    """Return the points to end; refuse points that share a job with others, which are to stay."""
+def plan_of(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> Plan:
+    """Return what of a run ends; refuse points that share a job with others, which are to stay."""
     live = [point for point in run.points if point.standing in LIVE]
-    stay = _indices(run, kept)
-    chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
+    asked = _indices(run, named)
+    chosen = (asked if named else {point.point.index for point in live}) - _indices(run, kept)
     points = [point for point in live if point.point.index in chosen]
-    sharing: dict[JobTask | None, list[str]] = {}
-    for other in live:
-        if other.point.index not in chosen:
-            sharing.setdefault(other.task, []).append(other.point.point_id)
-    path = shell_path(run.folder)
-    for point in points if sharing else ():
-        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.kind.noun
-        if point.task and runs_here(point.task.scheduler):
-            hint = f"jobkit cancel {path} ends it; jobkit resume {path} N runs one"
-            raise JobkitError(f"{name}: one process runs all {noun}s here", hint=hint)
-        if point.task and point.task in sharing:
-            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
-            raise JobkitError(message, hint="they end together: name them all, or none of them")
-    return points
+    _refuse_shared(run, points, [point for point in live if point.point.index not in chosen])
+    lines = []
+    for point in run.points:
+        if point.point.index in asked and point.standing not in LIVE:
+            missing = point.standing is PointStanding.MISSING
+            why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
+            lines.append(f"{point.point.point_id} {why}")
+    before = read_journal(run.folder).cancelled.keys()
+    if already := [point.point.point_id for point in points if point.task in before]:
+        are = "is" if len(already) == 1 else "are"
+        lines.append(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
+    # A task that the scheduler is not ending yet is cancelled again.
+    ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
+    tasks = [point.task for point in points if point.task and point.task not in before & ending]
+    parts = []
+    if not named and not kept:  # also what the queue holds of a point that was submitted again since
+        parts = _followers(run)
+        tasks += run.queued.keys() - ending
+    first = [job for job, _ in parts]
+    parts += [(job, numbers) for job, numbers in run.by_job(tasks) if job not in first]
+    others = [job for job, _ in parts if (job.scheduler, job.job.id) in run.foreign]
+    lines += [f"{job.scheduler} job {job.job} is another job now: left alone" for job in others]
+    return Plan(
+        parts=[(job, numbers) for job, numbers in parts if job not in others],
+        new=[point for point in points if point.task not in before],
+        already=already,
+        lines=lines,
+    )
 
 
 def _indices(run: RunStatus, words: Sequence[str]) -> set[int]:
     return {status.find_point(run.points, word).point.index for word in words}
 
 
-def _parts(run: RunStatus, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
-    """Return the tasks of points, job by job; if all is cancelled, first the jobs that follow.
-
-    Otherwise those could submit points that have just been cancelled.
-    """
-    chosen = [point.task for point in points if point.task]
-    if whole:  # also what the queue holds of a point that was submitted again since
-        chosen += [task for task, queued in run.queued.items() if queued.state is not State.ENDING]
-    parts: list[Part] = []
-    for job, queued in (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:]):
-        ended = status.first_task(job) in run.ended
-        ended |= job.role in ADDERS and run.kind.finished(run.folder)
-        if whole and (queued is not None or not ended):
-            parts.append((job, (job.first,)))
-    first = [job for job, _ in parts]
-    parts += [part for part in run.by_job(chosen) if part[0] not in first]
-    for job, _ in parts:
-        if (job.scheduler, job.job.id) in run.foreign:
-            note(f"{job.scheduler} job {job.job} is another job now: left alone")
-    return [part for part in parts if (part[0].scheduler, part[0].job.id) not in run.foreign]
+def _refuse_shared(run: RunStatus, points: Sequence[PointStatus], others: Sequence[PointStatus]) -> None:
+    sharing: dict[JobTask | None, list[str]] = {}
+    for other in others:
+        sharing.setdefault(other.task, []).append(other.point.point_id)
+    path = shell_path(run.folder)
+    for point in points if sharing else ():
+        name = f"{point.point.point_id} cannot be cancelled alone"
+        if point.task and runs_here(point.task.scheduler):
+            hint = f"jobkit cancel {path} ends it; jobkit resume {path} N runs one"
+            raise JobkitError(f"{name}: one process runs all {run.noun}s here", hint=hint)
+        if point.task and point.task in sharing:
+            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
+            raise JobkitError(message, hint="they end together: name them all, or none of them")
 
 
-def _cancel_parts(
-    run_dir: Path, parts: Sequence[Part], points: Sequence[PointStatus], *, whole: bool
-) -> None:
+def _followers(run: RunStatus) -> list[tuple[Submission, tuple[int, ...]]]:
+    """Return the jobs that wait for others, or add points, and are not known to have ended."""
+    finished = run.kind.finished(run.folder)
+    return [
+        (job, (job.first,))
+        for job, queued in (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:])
+        if queued or not (status.first_task(job) in run.ended or (job.role in ADDERS and finished))
+    ]
+
+
+def _carry_out(plan: Plan, run_dir: Path, *, whole: bool) -> None:
     """Cancel job by job, and print the result of each; ``whole``: nothing else is left of the jobs."""
     refusals = []
     cancelled: set[JobTask] = set()
-    for job, tasks in parts:
+    for job, tasks in plan.parts:
         refused = cancel_tasks(by_name(job.scheduler), run_dir, job.job, tasks, whole=whole)
         if refused:
             refusals.append(f"{job.scheduler} did not cancel job {job.job}: {refused}")
@@ -174,13 +189,13 @@ def _cancel_parts(
         cancelled |= {JobTask(job.scheduler, job.job.id, task) for task in tasks}
         if job.role in PURPOSES and job.role is not Role.FOLLOW:
             note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
-    run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
-    noun = ended[0].point.kind.noun if ended else ""
     alive = _alive_after(run_dir, cancelled)
+    ended = [point for point in plan.new if point.task in cancelled]
+    noun, run = plan.new[0].point.kind.noun if plan.new else "", shell_path(run_dir)
     if gone := [point for point in ended if point.task not in alive]:
         note(f"cancelled: {format_count(len(gone), noun)}")
     if alive:
-        ids = {point.task: point.point.point_id for point in points}
+        ids = {point.task: point.point.point_id for point in plan.new}
         names = sorted({ids.get(task, f"job {task.job_id}") for task in alive})
         note(
             f"the scheduler accepted it, but within {SEEN_WITHIN_S:.0f} s jobkit has not seen the end of "

@@ -90,12 +90,9 @@ class Errand:
 
     def cancel(self) -> str:
         """Cancel the job; return a line that reports it, or why that was not possible."""
-        for job in ids([self.job]):
-            tasks = (self.job.array.first,)
-            refused = scheduler_calls.cancel_tasks(self.scheduler, self.run_dir, job, tasks, whole=True)
-            if refused:
-                return f"job {job} could not be cancelled: {refused}"
-        return f"job {self.job.id} was cancelled"
+        (job,) = ids([self.job])
+        refused = scheduler_calls.cancel_tasks(self.scheduler, self.run_dir, job, (1,), whole=True)
+        return f"job {job} could not be cancelled: {refused}" if refused else f"job {job} was cancelled"
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:

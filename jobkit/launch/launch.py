@@ -137,14 +137,11 @@ def headline(run: Prepared) -> str:
     is_local = runs_here(spec.scheduler)
     where = f"{'this machine' if is_local else spec.scheduler} ({run.why})"
     site = "" if is_local else f", site {run.site.name}"
-    line = f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"
-    paths = command_line.paths(spec.command.command) if spec.command else []
-    line += f"\n{warning}" if (warning := model_warning(run)) else ""
-    return (
-        f"{line}\njobkit does not stage these paths, so each node must have them: {', '.join(paths)}"
-        if paths
-        else line
-    )
+    lines = [f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"]
+    lines += [warning] if (warning := model_warning(run)) else []
+    if paths := command_line.paths(spec.command.command) if spec.command else []:
+        lines.append(f"jobkit does not stage these paths, so each node must have them: {', '.join(paths)}")
+    return "\n".join(lines)
 
 
 def model_warning(run: Prepared) -> str:

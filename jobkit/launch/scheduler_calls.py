@@ -94,7 +94,9 @@ def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[
     try:
         journal.note(run_dir, "submitting", argv=argv, **span)
     except OSError as error:
-        raise _not_begun(error) from error
+        fault = file_error(error)
+        fault.message += "; the job was not submitted"
+        raise fault from error
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
     try:
         accepted = _answer(scheduler, run_dir, done)
@@ -109,12 +111,6 @@ def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[
     except OSError as error:
         raise _not_journalled(error, scheduler, run_dir, accepted) from error
     return replace(job, id=accepted)
-
-
-def _not_begun(error: OSError) -> JobkitError:
-    fault = file_error(error)
-    fault.message += "; the job was not submitted"
-    return fault
 
 
 def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> SubmissionUnconfirmed:

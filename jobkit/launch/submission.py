@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 
 from jobkit.core import files, json_codec, layout, shell
@@ -87,42 +86,27 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     return shell.check(done, "the scheduler does not answer", hint=hint).stdout
 
 
-def cut_into_arrays(
-    tasks: Sequence[int],
-    limit: int | None,
-    max_parallel: int | None,
-    listed: str = "",
-    options: Sequence[tuple[str, ...]] = ((),),
-) -> tuple[Array, ...]:
-    """Return the arrays of a round, given the number of tasks of each request.
+def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
+    """Return the arrays of a round, within the controller's ``limits``; ``None`` to ask for them now.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The arrays run next
-    to each other, so they share the throttle. ``options`` are the header lines of each request, if they
-    differ from the script's.
+    to each other, so they share the throttle.
     """
-    offsets = accumulate(tasks, initial=0)
-    spans = [
-        (offset + start, min(limit or number, number - start), lines)
-        for number, lines, offset in zip(tasks, options, offsets, strict=False)
-        for start in range(0, number, limit or number)
-    ]
-    shares = scheduler_calls.share(max_parallel or 0, [last for _, last, _ in spans])
-    return tuple(
-        Array(first=1, last=last, offset=offset, throttle=each or None, listed=listed, options=lines)
-        for (offset, last, lines), each in zip(spans, shares, strict=True)
-    )
-
-
-def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
-    """Return the arrays of a round, within the controller's ``limits``; ``None`` to ask for them now."""
     limits = ask_limits(scheduler) if limits is None else limits
     limit = scheduler.parse_limit(limits)
     if limit == 0:
         message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
         hint = "ask the cluster's support about array jobs"
         raise RefusedError(message, hint=hint)
-    tasks, options = map(len, round_.tasks), [group.options for group in round_.groups]
-    arrays = cut_into_arrays(list(tasks), limit, round_.max_parallel, round_.listed, options)
+    plain, offset = list[Array](), 0
+    for tasks, group in zip(round_.tasks, round_.groups, strict=True):
+        number, most = len(tasks), limit or len(tasks)
+        for start in range(0, number, most):
+            array = Array(first=1, last=min(most, number - start), offset=offset + start, throttle=None)
+            plain.append(replace(array, listed=round_.listed, options=group.options))
+        offset += number
+    shares = scheduler_calls.share(round_.max_parallel or 0, [array.last for array in plain])
+    arrays = tuple(replace(one, throttle=each or None) for one, each in zip(plain, shares, strict=True))
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
         raise RefusedError(f"{refusal}; nothing was submitted", hint=hint)

@@ -6,11 +6,12 @@ measures nothing.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,9 @@ from typing import Any
 
 import platformdirs
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, NotFoundError
 from jobkit.core.extras import missing_extra
+from jobkit.core.frozen import keyed
 from jobkit.core.paths import cache_lock, share_with_group
 from jobkit.core.records import FOLDER, FULL, MODEL_OPTIONS, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
@@ -29,6 +31,7 @@ from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
     SIZE_BYTES,
+    Architecture,
     is_built,
     make_stand_in,
     random_path,
@@ -52,6 +55,114 @@ NOT_BUILT = "not-built-yet"
 ANSWER_S = 2.5
 """How long a server may take for its first answer."""
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+USUAL: Mapping[str, str] = {
+    "hf-token-classification": "dslim/bert-base-NER",
+    "sentence-embedding": "sentence-transformers/all-MiniLM-L6-v2",
+    "spacy-ner": "en_core_web_sm",
+}
+"""The model that the name `LANGUAGE` means to a workload."""
+
+
+# -- where models come from
+
+
+@keyed
+class Source:
+    """Where models of one kind are on this machine."""
+
+    kind: str  # of a `ModelRef`
+    places: Callable[[str, Path], Iterable[Path]]  # the folders that may have a model, given name and cache
+    lacks: Callable[[Path, str], str]  # which file a folder lacks to be a model of a name; empty for none
+    fetch: str = "jobkit models fetch"  # the command that fetches a model, without its name
+    saves: str = "save_pretrained(FOLDER)"  # what writes such a folder
+    instead: str = "or: `model.path`, or random weights, to try jobkit: --stand-in"
+
+
+def model_places(name: str, cache: Path) -> tuple[Path, ...]:
+    """Return the folders that may have a model: of the cache, as the user names one, and Stanza's own.
+
+    Stanza, whose import takes seconds, is not imported.
+    """
+    places = [cache / "models" / name]
+    if named := os.environ.get("STANZA_RESOURCES_DIR"):
+        places.append(Path(named))
+    spec = importlib.util.find_spec("stanza")
+    if spec and spec.origin:
+        source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+        if version := re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source):
+            own = platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])
+            places.append(Path(own) / "resources")
+    return tuple(place.expanduser().absolute() for place in places)
+
+
+def hub_folder(name: str, cache: Path) -> Path:
+    return cache / "models" / f"hub-{name.replace('/', '--')}"
+
+
+def _hub_places(name: str, cache: Path) -> Iterator[Path]:
+    """Yield the folders of a model of the hub: here, and in the hub's own cache."""
+    if HUB_NAME.fullmatch(name):
+        yield hub_folder(name, cache)
+        home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+        folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+        model = folder / f"models--{name.replace('/', '--')}"
+        main = model / "refs" / "main"
+        if main.is_file():
+            yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
+
+
+def _spacy_places(name: str, cache: Path) -> Iterator[Path]:
+    """Yield the folders of an installed package, which are named after its version, or of the hub."""
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    if spec and spec.origin:
+        yield from sorted(path.parent for path in Path(spec.origin).parent.glob("*/config.cfg"))
+    yield from _hub_places(name, cache)
+
+
+def _lacks_config(folder: Path, _name: str) -> str:
+    known = ("config.json", "modules.json", "adapter_config.json")
+    return "" if any((folder / name).is_file() for name in known) else "no config.json"
+
+
+def _lacks_pipeline(folder: Path, _name: str) -> str:
+    missing = [name for name in ("config.cfg", "meta.json") if not (folder / name).is_file()]
+    return f"no {missing[0]}" if missing else ""
+
+
+OF_STANZA = Source(
+    kind=STANZA,
+    places=model_places,
+    lacks=missing_files,
+    instead="or, to try jobkit without it: --stand-in",
+)
+OF_HUB = Source(kind=FOLDER, places=_hub_places, lacks=_lacks_config)
+OF_SPACY = Source(
+    kind=FOLDER,
+    places=_spacy_places,
+    lacks=_lacks_pipeline,
+    fetch="python -m spacy download",
+    saves="nlp.to_disk(FOLDER)",
+)
+
+
+def real_name(workload: str, name: str) -> str:
+    """Return the name of the model that a spec means by a name."""
+    return USUAL.get(workload, name) if name == LANGUAGE else name
+
+
+def source_of(workload: str, name: str) -> Source:
+    """Return where a workload, shipped or the user's own, has a model of this name from."""
+    if workload == "spacy-ner":
+        return OF_SPACY
+    return OF_HUB if workload in USUAL or "/" in name else OF_STANZA
+
+
+def fetch_command(workload: str, name: str) -> str:
+    return f"{source_of(workload, name).fetch} {shell_quote(name)}"
+
+
+# -- fetch one
 
 
 def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
@@ -67,31 +178,17 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     extra = ("a model of the hub", "hf", "huggingface_hub")
     if lack := missing_extra(*extra) if of_hub else missing_framework("stanza-ner"):
         raise lack
-    folder = hub_folder(name, cache) if of_hub else cache / "models" / name
+    source, download = (OF_HUB, _download_from_hub) if of_hub else (OF_STANZA, _download_of_stanza)
+    folder = next(iter(source.places(name, cache)))
     what = name if of_hub else f"Stanza's model {name} ({PROCESSORS})"
     say(f"fetching {what} into {folder}")
     part = folder.with_name(f".fetch-{folder.name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
-    hub = "https://huggingface.co"
-    stanzas = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
-    # Files of the hub that PyTorch does not read
-    not_needed = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
     with cache_lock(folder.with_name(f"{part.name}.lock"), busy):
         why: object
         try:
-            variable, usual = ("HF_ENDPOINT", hub) if of_hub else ("STANZA_RESOURCES_URL", stanzas)
-            _await_answer(address or os.environ.get(variable) or usual)
-            if of_hub:
-                from huggingface_hub import snapshot_download
-
-                snapshot_download(name, local_dir=part, endpoint=address, ignore_patterns=list(not_needed))
-                why = lacking("", part)
-            else:
-                import stanza
-
-                options = {"resources_url": address} if address else {}
-                stanza.download(name, model_dir=str(part), processors=PROCESSORS, verbose=False, **options)
-                why = missing_files(part, name)
+            download(name, part, address)
+            why = source.lacks(part, name)
         except Exception as error:  # noqa: BLE001 - also what requests, the hub client and zip raise
             why = error
         if why:
@@ -104,7 +201,25 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(part, folder, Path(scratch) / "old")
         share_with_group(folder)
-    return _ref(folder, name, kind=FOLDER if of_hub else STANZA)
+    return _ref(folder, name, source)
+
+
+def _download_from_hub(name: str, folder: Path, address: str | None) -> None:
+    _await_answer(address or os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    from huggingface_hub import snapshot_download
+
+    # Files of the hub that PyTorch does not read
+    not_needed = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*"]
+    snapshot_download(name, local_dir=folder, endpoint=address, ignore_patterns=not_needed)
+
+
+def _download_of_stanza(name: str, folder: Path, address: str | None) -> None:
+    usual = "https://raw.githubusercontent.com/stanfordnlp/stanza-resources/main"
+    _await_answer(address or os.environ.get("STANZA_RESOURCES_URL") or usual)
+    import stanza
+
+    options = {"resources_url": address} if address else {}
+    stanza.download(name, model_dir=str(folder), processors=PROCESSORS, verbose=False, **options)
 
 
 def _await_answer(address: str) -> None:
@@ -134,108 +249,6 @@ def _await_answer(address: str) -> None:
         raise OSError(f"{address}: {reasons[0]}")
 
 
-def model_places(name: str, cache: Path) -> tuple[Path, ...]:
-    """Return the folders that may have a model: of the cache, as the user names one, and Stanza's own.
-
-    Stanza, whose import takes seconds, is not imported.
-    """
-    places = [cache / "models" / name]
-    if named := os.environ.get("STANZA_RESOURCES_DIR"):
-        places.append(Path(named))
-    spec = importlib.util.find_spec("stanza")
-    if spec and spec.origin:
-        source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
-        if version := re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source):
-            own = platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])
-            places.append(Path(own) / "resources")
-    return tuple(place.expanduser().absolute() for place in places)
-
-
-def list_models(cache: Path) -> tuple[ModelRef, ...]:
-    """Return Stanza's models and trained stand-ins, then those of the hub and those of random weights."""
-    named = {place for name in _languages(cache) for place in model_places(name, cache)}
-    real = [
-        _ref(place, name)
-        for place in sorted(named)
-        for name in _languages(cache)
-        if (place.parent != cache.absolute() / "models" or place.name == name)
-        and not missing_files(place, name)
-    ]
-    built = [
-        stand_in("stanza-ner", size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))
-    ]
-    places = sorted((cache / "models").glob("hub-*--*"))
-    named_by_hub = {place: place.name.removeprefix("hub-").replace("--", "/", 1) for place in places}
-    hub = [_ref(place, name, kind=FOLDER) for place, name in named_by_hub.items() if not lacking("", place)]
-    random = [
-        stand_in(workload, size, cache)
-        for workload, size in ARCHITECTURES
-        if is_built(random_path(workload, size, cache))
-    ]
-    return (*real, *built, *hub, *random)
-
-
-def _languages(cache: Path) -> list[str]:
-    folders = [cache / "models", *model_places("", cache)]
-    inside = {
-        path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
-    }
-    return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
-
-
-def stand_in(workload: str, size: str, cache: Path, name: str = LANGUAGE) -> ModelRef:
-    """Return the stand-in of a workload; if it is not built, as it would be."""
-    if workload in USUAL:
-        of, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
-        name = USUAL[workload] if name == LANGUAGE else name
-        return _ref(folder, name, size, kind=FOLDER, about_bytes=of.size_bytes, architecture=of.name)
-    folder = standin_path(size, cache).absolute()
-    if is_built(folder) and (lack := _spoilt(folder)):
-        again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
-        raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
-    return _ref(folder, LANGUAGE, size, about_bytes=SIZE_BYTES[size])
-
-
-def _spoilt(folder: Path) -> str:
-    """Return what a stand-in lacks; empty if it is complete."""
-    return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
-
-
-def _ref(
-    folder: Path,
-    name: str,
-    size: str = FULL,
-    *,
-    kind: str = STANZA,
-    about_bytes: int = 0,
-    architecture: str = "",
-    asked: Mapping[str, object] | None = None,
-) -> ModelRef:
-    """Return a model that is on disk, or a stand-in, which has ``about_bytes`` until it is built.
-
-    ``asked``: the spec's `model`.
-    """
-    size_bytes, digest = about_bytes, NOT_BUILT
-    options: dict[str, Any] = {key: value for key in MODEL_OPTIONS if (value := (asked or {}).get(key))}
-    if not about_bytes or is_built(folder):
-        staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
-        if kind == FOLDER:
-            staged = [folder / file for file in folder_files(folder)]
-        digest = fingerprint(folder, name, kind, options)
-        size_bytes = sum(path.stat().st_size for path in staged if path.is_file())
-    return ModelRef(
-        path=str(folder.absolute()),
-        name=name,
-        size=size,
-        stand_in=bool(about_bytes),
-        fingerprint=digest,
-        size_bytes=size_bytes,
-        kind=kind,
-        architecture=architecture,
-        **options,
-    )
-
-
 def _swap(new: Path, folder: Path, old: Path) -> None:
     """Replace a folder, which may not exist, by a new one; if this fails, the old one stays as it was."""
     had_one = folder.exists()
@@ -249,60 +262,73 @@ def _swap(new: Path, folder: Path, old: Path) -> None:
         raise
 
 
-USUAL: Mapping[str, str] = {
-    "hf-token-classification": "dslim/bert-base-NER",
-    "sentence-embedding": "sentence-transformers/all-MiniLM-L6-v2",
-    "spacy-ner": "en_core_web_sm",
-}
-"""The model that the name `LANGUAGE` means to a workload."""
-SAVES = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
-"""What writes a folder of a workload, if it is not ``save_pretrained``."""
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+# -- those on this machine
 
 
-def hub_folder(name: str, cache: Path) -> Path:
-    return cache / "models" / f"hub-{name.replace('/', '--')}"
+def list_models(cache: Path) -> tuple[ModelRef, ...]:
+    """Return Stanza's models and trained stand-ins, then those of the hub and those of random weights."""
+    folders = [folder for folder in model_places("", cache) if folder.is_dir()]
+    inside = {path.name for folder in folders for path in folder.iterdir() if path.is_dir()}
+    languages = [name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name)]
+    named = {(place, name) for name in languages for place in model_places(name, cache)}
+    places = sorted((cache / "models").glob("hub-*--*"))
+    of_hub = [(place, place.name.removeprefix("hub-").replace("--", "/", 1)) for place in places]
+    return (
+        *(_ref(place, name, OF_STANZA) for place, name in sorted(named) if not missing_files(place, name)),
+        *_built([("stanza-ner", size) for size in SIZE_BYTES], cache),
+        *(_ref(place, name, OF_HUB) for place, name in of_hub if not OF_HUB.lacks(place, name)),
+        *_built(ARCHITECTURES, cache),
+    )
 
 
-def lacking(workload: str, folder: Path) -> str:
-    """Return the file that a folder lacks to be a model of a workload; empty if it lacks none."""
-    # The files that make a folder a model of a workload; for other workloads it is one of `one_of`
-    needed = {"spacy-ner": ("config.cfg", "meta.json")}
-    one_of = ("config.json", "modules.json", "adapter_config.json")
-    if workload not in needed:
-        return "" if any((folder / name).is_file() for name in one_of) else f"no {one_of[0]}"
-    missing = [name for name in needed[workload] if not (folder / name).is_file()]
-    return f"no {missing[0]}" if missing else ""
+def _built(stand_ins: Iterable[tuple[str, str]], cache: Path) -> Iterator[ModelRef]:
+    """Yield the stand-ins, by workload and size, that are on disk, but for damaged ones."""
+    for workload, size in stand_ins:
+        with contextlib.suppress(JobkitError):
+            if (model := stand_in(workload, size, cache)).fingerprint != NOT_BUILT:
+                yield model
 
 
-def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
-    """Yield the folders of an installed spaCy package and of a model of the hub, here or in its own cache."""
-    spec = importlib.util.find_spec(name) if workload == "spacy-ner" and name.isidentifier() else None
-    if spec and spec.origin:  # inside, the model's folder is named after its version
-        yield from sorted(path.parent for path in Path(spec.origin).parent.glob("*/config.cfg"))
-    if HUB_NAME.fullmatch(name):
-        yield hub_folder(name, cache)
-        home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-        folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-        model = folder / f"models--{name.replace('/', '--')}"
-        main = model / "refs" / "main"
-        if main.is_file():
-            yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
+def stand_in(workload: str, size: str, cache: Path, name: str = LANGUAGE) -> ModelRef:
+    """Return the stand-in of a workload; if it is not built, as it would be."""
+    folder, source = standin_path(size, cache).absolute(), OF_STANZA
+    of = Architecture("", SIZE_BYTES[size])
+    if workload in USUAL:
+        folder, source = random_path(workload, size, cache).absolute(), OF_HUB
+        of, name = ARCHITECTURES[workload, size], real_name(workload, name)
+    if not is_built(folder):
+        return ModelRef(
+            path=str(folder),
+            name=name,
+            size=size,
+            stand_in=True,
+            fingerprint=NOT_BUILT,
+            size_bytes=of.size_bytes,
+            kind=source.kind,
+            architecture=of.name,
+        )
+    if source is OF_STANZA and (lack := missing_files(folder, LANGUAGE)):
+        again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
+        raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
+    return replace(_ref(folder, name, source), size=size, stand_in=True, architecture=of.name)
 
 
-def fetch_command(workload: str, name: str) -> str:
-    if workload == "spacy-ner":
-        return f"python -m spacy download {shell_quote(name)}"
-    return f"jobkit models fetch {shell_quote(name)}"
-
-
-TINY = "tiny"
-"""The size of the stand-in that is trained in about a minute."""
-
-
-def is_folder(workload: str, model: Mapping[str, object]) -> bool:
-    """Return whether a spec names a whole folder, and not a language of Stanza."""
-    return workload in USUAL or bool(model.get("path")) or "/" in str(model.get("name", ""))
+def _ref(folder: Path, name: str, source: Source, asked: Mapping[str, object] | None = None) -> ModelRef:
+    """Return a model that is on disk; ``asked``: the spec's `model`."""
+    options: dict[str, Any] = {key: value for key in MODEL_OPTIONS if (value := (asked or {}).get(key))}
+    staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+    if source.kind == FOLDER:
+        staged = [folder / file for file in folder_files(folder)]
+    return ModelRef(
+        path=str(folder.absolute()),
+        name=name,
+        size=FULL,
+        stand_in=False,
+        fingerprint=fingerprint(folder, name, source.kind, options),
+        size_bytes=sum(path.stat().st_size for path in staged if path.is_file()),
+        kind=source.kind,
+        **options,
+    )
 
 
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
@@ -314,48 +340,33 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
     name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
     if path := model.get("path"):
         return _named_by_path(workload, (base / str(path)).expanduser().absolute(), model)
-    stanza, places = not is_folder(workload, model), list[Path]()
-    if not stanza and name == LANGUAGE:
-        name = USUAL.get(workload, name)
-    if size == FULL:
-        places += model_places(name, cache) if stanza else _places(workload, name, cache)
+    if workload == "stanza-ner" and "/" in name:
+        message = f"model {name!r}: a name with a / is not one of stanza-ner, as en is"
+        raise JobkitError(
+            message, hint="name the workload that loads it, hf-token-classification for instance"
+        )
+    name = real_name(workload, name)
+    source = source_of(workload, name)
+    places = list(source.places(name, cache)) if size == FULL else []
     for place in places:
-        if not (missing_files(place, name) if stanza else lacking(workload, place)):
-            if not stanza:
-                refuse_unfit(workload, place, model)
-            return _ref(place, name, kind=STANZA if stanza else FOLDER, asked=model)
-    if model.get("fallback") and (name == LANGUAGE if stanza else (workload, size) in ARCHITECTURES):
+        if not source.lacks(place, name):
+            refuse_unfit(workload, place, model)
+            return _ref(place, name, source, model)
+    has_stand_in = name == LANGUAGE or (workload, size) in ARCHITECTURES
+    if model.get("fallback") and has_stand_in:
         if model.get("pooling"):
             raise JobkitError(f"model.pooling: a {STAND_IN} has a pooling of its own", hint=NO_POOLING)
         return stand_in(workload, size, cache, name)
-    framework = "stanza-ner" if stanza else workload
-    if size == FULL and framework in {"stanza-ner", *USUAL} and (absent := missing_framework(framework)):
-        raise absent  # fetching needs it too
-    raise _not_here(framework, name, size, places)
-
-
-def _not_here(workload: str, name: str, size: str, places: Sequence[Path]) -> JobkitError:
-    """Return that a model is in none of these places; a workload that is not shipped names a folder."""
-    stanza, instead = workload == "stanza-ner", "set `model.path`"
-    if stanza and "/" in name:
-        others = " or ".join(one for one, usual in USUAL.items() if "/" in usual)
-        hint = f"name the workload that loads it: --for {others}, in a spec `workload`"
-        return JobkitError(f"model {name!r}: a name with a / is not one of stanza-ner, as en is", hint=hint)
-    if stanza and name != LANGUAGE:
-        instead = f"; only {LANGUAGE} has a {STAND_IN}"
-    elif stanza or workload in USUAL:
-        instead = f", or set `model.fallback: {STAND_IN}`{'' if stanza else ' (random weights)'}"
+    to_try = f", or set `model.fallback: {STAND_IN}`" if has_stand_in else ""
     if size != FULL:
-        message = f"model {name!r}: only {'the' if stanza else 'a'} {STAND_IN} has the size {size!r}"
-        return JobkitError(message, hint=f"set `model.size: {FULL}`{instead}")
-    lacks = (f"{place} ({missing_files(place, name)})" if stanza else str(place) for place in places)
-    looked = f"; looked in {'; '.join(lacks)}" if places else ""
-    without = f"or: `model.path`{', or random weights, to try jobkit: --stand-in' * (workload in USUAL)}"
-    if stanza:
-        without = "or, to try jobkit without it: --stand-in"
-    more = instead if stanza and name != LANGUAGE else f"   ({without})"
-    hint = f"{fetch_command(workload, name)}{more}"
-    return JobkitError(f"model {name!r} is not on this machine{looked}", hint=hint)
+        message = f"model {name!r}: only the {STAND_IN} has the size {size!r}"
+        raise JobkitError(message, hint=f"set `model.size: {FULL}`{to_try}")
+    if absent := missing_framework("stanza-ner" if source is OF_STANZA else workload):
+        raise NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
+    looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
+    message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
+    other = f"   ({source.instead})" if has_stand_in else f"; only {LANGUAGE} has a {STAND_IN}"
+    raise NotFoundError(message, hint=f"{fetch_command(workload, name)}{other}")
 
 
 def _named_by_path(workload: str, folder: Path, model: Mapping[str, object]) -> ModelRef:
@@ -365,12 +376,12 @@ def _named_by_path(workload: str, folder: Path, model: Mapping[str, object]) -> 
     if not folder.is_dir():
         hint = "`model.path` is a folder, relative to the spec's"
         raise JobkitError(f"{folder}: no such folder", hint=hint)
-    if workload in USUAL and (lack := lacking(workload, folder)):
-        saves = SAVES.get(workload, "save_pretrained(FOLDER)")
+    source = OF_SPACY if workload == "spacy-ner" else OF_HUB
+    if workload in USUAL and (lack := source.lacks(folder, "")):
         message = f"{folder}: {lack}, so it is no model of {workload}"
-        raise JobkitError(message, hint=f"`{saves}` writes such a folder")
+        raise JobkitError(message, hint=f"`{source.saves}` writes such a folder")
     refuse_unfit(workload, folder, model)
-    return _ref(folder, folder.name, kind=FOLDER, asked=model)
+    return _ref(folder, folder.name, source, model)
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
@@ -379,7 +390,7 @@ def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cac
     found = find(workload, asked, base, cache)
     if not found.stand_in or model.get("size") or model.get("fallback"):
         return found
-    return find(workload, {**asked, "size": TINY}, base, cache)
+    return find(workload, {**asked, "size": "tiny"}, base, cache)
 
 
 def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:

@@ -12,9 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from jobkit.answers.loads import Lengths
 from jobkit.core import extensions
@@ -33,7 +31,6 @@ from jobkit.core.knobs import (
     SPEC_KNOBS,
     THREADS,
     WORKERS,
-    Knob,
 )
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FULL, MODEL_OPTIONS, FileRef, ModelRef, Point, TextRef
@@ -59,8 +56,16 @@ from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.fields import AutoNumber
 from jobkit.spec.site import Site, find_site, load_site, portable_name
-from jobkit.spec.sweep_spec import Axes, Environment, Resources, SweepSpec, load_spec, setting_overrides
-from jobkit.spec.yaml_files import YamlDocument, hide_override
+from jobkit.spec.sweep_spec import (
+    SPEC_HINT,
+    Axes,
+    Environment,
+    Resources,
+    SweepSpec,
+    read_spec,
+    setting_overrides,
+)
+from jobkit.spec.yaml_files import YamlDocument, hide_override, sound
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import (
     PAIRS,
@@ -72,7 +77,6 @@ from jobkit.worker.workloads.function import (
     source_path,
 )
 
-T = TypeVar("T")
 DEFAULT_RUNS_DIR = "runs"
 
 
@@ -120,9 +124,8 @@ class NamedSpec:
     site: Site
     why: str  # why this scheduler, for a person
     inputs: Inputs  # what the points share; the run id is empty until there is a run
-    knobs: tuple[Knob, ...] = ()  # knobs of the workload
-    pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
-    window: int | None = None  # paragraphs of a call of a workload that has a `WINDOW`
+    # of the workload; a corpus, whose setting is known, asks for none of them
+    traits: Traits = Traits(needs_model=False, reports_lengths=False, knobs=())
     # the resources that are ``auto``: what was decided, and by what
     auto: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -149,9 +152,6 @@ class Prepared(NamedSpec):
         return group_points(self.spec, self.site, points or self.points)
 
 
-NeedsReal = Callable[[SweepSpec], str]
-
-
 # -- the steps from a spec to a run
 
 
@@ -161,15 +161,13 @@ def prepare(
     *,
     build: bool = False,
     say: Say = lambda _: None,
-    needs_real: NeedsReal = lambda spec: "find_max" if spec.find_max else "",
 ) -> Prepared:
     """Return the run that a spec describes.
 
     ``build``: build a missing stand-in and fetch a missing text now; ``--dry-run`` writes nothing.
-    ``needs_real``: returns what needs the real model unless the text is the sample; empty if nothing does.
     """
     options = options or Options()
-    named = read_real(Path(path), options, say, build=build, needs_real=needs_real)
+    named = read_real(Path(path), options, say, build=build)
     lengths = None
     if batch_sizes.is_auto(named.spec):
         lengths = lengths_of(named, say)
@@ -187,24 +185,34 @@ def prepare(
     return begin(named, options, say, lengths)
 
 
-def read_real(path: Path, options: Options, say: Say, *, build: bool, needs_real: NeedsReal) -> NamedSpec:
-    """Return a spec that is about to run with all that it names; as `prepare`."""
+def read_real(path: Path, options: Options, say: Say, *, build: bool, command: str = "") -> NamedSpec:
+    """Return a spec that is about to run with all that it names; as `prepare`.
 
-    def check(named: NamedSpec, workload: Traits) -> None:
-        try:
-            refuse_unusable_gpu(named.spec, named.site, workload)
-        except JobkitError as error:
-            if build:
-                raise
-            say(f"jobkit {WOULD_REFUSE}: {error}")
-        command, model = needs_real(named.spec), named.inputs.model
-        if command and model and not options.stand_in and not is_sample(named.inputs.text):
-            from jobkit.planning.models import refuse_stand_in  # as in `_Lookup`
+    ``command`` needs the real model unless the text is the sample; a sweep does for its ``find_max``.
+    """
+    named = read_named(path, options, fetch=build, say=say)
+    spec, model = named.spec, named.inputs.model
+    if why := _unusable_gpu(named):
+        if build:
+            raise why
+        say(f"jobkit {WOULD_REFUSE}: {why}")
+    command = command or ("find_max" if spec.find_max else "")
+    if command and model and not options.stand_in and not is_sample(named.inputs.text):
+        from jobkit.planning.models import refuse_stand_in  # as in `_Lookup`
 
-            ways = [] if model.size == FULL else ["then again with --set model.size=full"]
-            refuse_stand_in(named.spec.workload_name, model, command, *ways)
+        ways = [] if model.size == FULL else ["then again with --set model.size=full"]
+        refuse_stand_in(spec.workload_name, model, command, *ways)
+    return build_model(named, say) if build else named
 
-    return read_named(path, options, fetch=build, build=build, say=say, check=check)
+
+def build_model(named: NamedSpec, say: Say) -> NamedSpec:
+    """Return what a spec names, with its stand-in built if that is missing."""
+    if named.inputs.model is None:
+        return named
+    from jobkit.planning import models  # as in `_Lookup`
+
+    model = models.build(named.spec.workload_name, named.inputs.model, cache_dir(), say=say)
+    return replace(named, inputs=replace(named.inputs, model=model))
 
 
 def begin(
@@ -218,7 +226,7 @@ def begin(
     spec, text = named.spec, named.inputs.text
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     if idle := idle_gpus(spec, named.site.scheduler, spec.device):
-        say(f"warning: {idle} ({needed_gpus(spec.device)})")
+        say(f"warning: {idle} ({NO_GPU})")
     if unnamed := unnamed_gpus(spec, named.site):
         say(f"warning: {unnamed} ({NAMING})")
     few = lengths is None or len(lengths.paragraphs) == 1  # else the text need not be read once more
@@ -305,21 +313,15 @@ def spec_folder(path: Path) -> str:
     return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
 
 
-def read_named(
-    path: Path,
-    options: Options,
-    *,
-    fetch: bool,
-    build: bool,
-    say: Say,
-    check: Callable[[NamedSpec, Traits], None] = lambda *_: None,
-) -> NamedSpec:
-    """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
+def read_named(path: Path, options: Options, *, fetch: bool, say: Say) -> NamedSpec:
+    """Return a spec with everything that it names; `build_model` builds a stand-in that is missing."""
+    document, written = read_spec(path, options.all_overrides, options.text)
     lookup = _Lookup(path, fetch, options.stand_in)
-    spec = written = load_spec(path, options.all_overrides, (lookup.look_up,), options.text)
+    lookup.look_up(document)
+    spec = written = sound(document, written, SPEC_HINT)
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
     if text is None or workload is None or site is None:
-        raise AssertionError  # load_spec has raised already; for the type checker
+        raise AssertionError  # it would be a fault; for the type checker
     name, told = site.scheduler, (spec if "on_end" in spec.model_fields_set else site).on_end
     decided: dict[str, object] = {
         "scheduler": name,
@@ -354,13 +356,11 @@ def read_named(
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
-    window = workload.windows.get(spec.device)
-    shortcuts = {spec.shortcuts, *(value for key, value in _values(spec) if key == f"sweep.{SHORTCUTS}")}
-    if window and not spec.work_unit and EXACT in shortcuts:
+    exact = {(SHORTCUTS, EXACT), (f"sweep.{SHORTCUTS}", EXACT)} & {*_values(spec)}
+    window, budget = workload.windows.get(spec.device), workload.budgets.get(spec.device)
+    if exact and window and not spec.work_unit:
         spec = spec.model_copy(update={"work_unit": window})
-    budget = workload.budgets.get(spec.device)
-    sizes = {f"sweep.{name}" for name in LOAD_KNOBS}
-    if budget and EXACT in shortcuts and sizes.isdisjoint(key for key, _ in _values(spec)):
+    if exact and budget and {f"sweep.{name}" for name in LOAD_KNOBS}.isdisjoint(dict(_values(spec))):
         axes = Axes.model_validate({**spec.sweep.model_dump(), PADDED: [budget]})
         spec = spec.model_copy(update={"sweep": axes})
     by_name = {knob.name: knob for knob in workload.knobs}
@@ -380,23 +380,10 @@ def read_named(
         load_knobs=tuple(knob.name for knob in workload.knobs if knob.grows_load),
         files=lookup.files,
     )
-    named = NamedSpec(
-        spec=spec,
-        written=written,
-        site=site,
-        why="; ".join([lookup.why, *variables]),
-        inputs=inputs,
-        knobs=tuple(workload.knobs),
-        pads=workload.says_padding,
-        window=window,
-        auto=auto,
+    why = "; ".join([lookup.why, *variables])
+    return NamedSpec(
+        spec=spec, written=written, site=site, why=why, inputs=inputs, traits=workload, auto=auto
     )
-    check(named, workload)
-    if build and model:
-        from jobkit.planning import models  # as in `_Lookup`
-
-        model = models.build(spec.workload_name, model, cache_dir(), say=say)
-    return replace(named, inputs=replace(inputs, model=model))
 
 
 def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
@@ -439,57 +426,42 @@ class _Lookup:
             drawn = {"number": data.get("text_sample"), "seed": data.get("text_seed", 0)}
             if not all(value is None or type(value) is int for value in drawn.values()):
                 drawn = {}  # a fault of the spec
-            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch, **drawn)
-            self.text = _found(document, "text", find)
+            with _faults_of(document, "text"):
+                self.text = find_text(name, base=base, cache=cache_dir(), write=self.fetch, **drawn)
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)
             if scheduler != "auto":
                 self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
-            if site := _found(document, "site", partial(find_site, name, chosen)):
-                self.site, self.site_name = site[0], portable_name(site[1])
+            with _faults_of(document, "site"):
+                self.site, file = find_site(name, chosen)
+                self.site_name = portable_name(file)
         workload = data.get("workload", "stanza-ner")
         if isinstance(workload, dict):
             self._look_up_command(document, workload)
         elif isinstance(workload, str) and ":" in class_name(workload):
             self._look_up_workload(document, workload)
         self._look_up_queries(document)
-        known, title = self.traits, workload if isinstance(workload, str) else "a command"
-        model = data.get("model", {})
-        if known and not known.needs_model and isinstance(model, dict) and any(map(model.get, MODEL_OPTIONS)):
-            from jobkit.planning.saved_model import refuse_keys  # as below
-
-            _found(document, "model", partial(refuse_keys, title, model))
-        if known and known.needs_model and isinstance(model, dict):
-            from jobkit.planning import models  # here: a workload without a model starts sooner
-
-            search = models.find_or_stand_in if self.stand_in else models.find
-            find_model = partial(search, title, model, base, cache_dir())
-            self.model = _found(document, "model", find_model)
-        if known and isinstance(workload, str) and isinstance(prompt := data.get(PROMPT), str):
-            from jobkit.planning.models import with_prompt  # as above
-
-            named = partial(with_prompt, title, self.model, prompt)
-            self.model = _found(document, PROMPT, named)
+        if self.traits and isinstance(model := data.get("model", {}), dict):
+            self._look_up_model(document, workload if isinstance(workload, str) else "a command", model)
         if isinstance(name := data.get("template"), str):
-            self.template = _found(document, "template", partial(find_template, name, base))
+            with _faults_of(document, "template"):
+                self.template = find_template(name, base)
 
     def _look_up_workload(self, document: YamlDocument, workload: str) -> None:
-        python = JobPython()
+        python, folder = JobPython(), spec_folder(self.path)
         with contextlib.suppress(ValueError):  # a fault of the spec, or no site
             environment = Environment.model_validate(document.data.get("environment") or {})
             python = job_python(environment, self.site) if self.site else python
-        look = partial(traits, workload, spec_folder(self.path), None, python)
-        self.traits = _found(document, "workload", look)
-        if self.traits is None:
-            return
-        if names_file(workload):
-            self.files = (file_ref(workload, spec_folder(self.path)),)
-        if workload not in SHIPPED:
-            knobs, axes = self.traits.knobs, document.part("sweep")
-            add_offer_faults(document, knobs, workload)
-            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
-                document.add(("sweep", *loc), what, on_key=True)
+        with _faults_of(document, "workload"):
+            self.traits = traits(workload, folder, None, python)
+            if names_file(workload):
+                self.files = (file_ref(workload, folder),)
+            if workload not in SHIPPED:
+                knobs, axes = self.traits.knobs, document.part("sweep")
+                add_offer_faults(document, knobs, workload)
+                for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
+                    document.add(("sweep", *loc), what, on_key=True)
 
     def _look_up_queries(self, document: YamlDocument) -> None:
         name, pairs = document.data.get("queries"), bool(self.traits and self.traits.pairs)
@@ -499,7 +471,8 @@ class _Lookup:
             document.add(("workload",), f"{what}, {need}")
         if isinstance(name, str):
             path = Path(os.path.abspath(self.path.parent / os.path.expanduser(name)))  # noqa: PTH100, PTH111 - links as they are
-            if _found(document, "queries", partial(read_queries, path)):
+            with _faults_of(document, "queries"):
+                read_queries(path)
                 sha256, size = digest(path)
                 self.files += (FileRef(path=str(path), name=QUERIES_FILE, sha256=sha256, size_bytes=size),)
 
@@ -507,23 +480,41 @@ class _Lookup:
         names = command.get("files")
         for number, name in enumerate(names if isinstance(names, list) else ()):
             if isinstance(name, str) and name:
-                find = partial(file_refs, [name], self.path.parent)
-                self.files += _found(document, "workload", find, "files", number) or ()
+                with _faults_of(document, "workload", "files", number):
+                    self.files += file_refs([name], self.path.parent)
         for loc, what in command_faults(document, self.path.parent, self.files):
             document.add(loc, what, on_key=loc[0] == "sweep")
-        self.traits = command_traits(
-            str(command.get("command", "")), swept(document.data), sources(self.files)
-        )
+        template, staged = str(command.get("command", "")), sources(self.files)
+        self.traits = command_traits(template, swept(document.data), staged)
+
+    def _look_up_model(self, document: YamlDocument, workload: str, model: Mapping[str, object]) -> None:
+        needed = self.traits is not None and self.traits.needs_model
+        prompt = document.data.get(PROMPT)
+        if not needed and not any(map(model.get, MODEL_OPTIONS)) and prompt is None:
+            return
+        from jobkit.planning import models  # here: a workload without a model starts sooner
+        from jobkit.planning.saved_model import refuse_keys
+
+        with _faults_of(document, "model"):
+            if needed:
+                search = models.find_or_stand_in if self.stand_in else models.find
+                self.model = search(workload, model, self.path.parent, cache_dir())
+            else:
+                refuse_keys(workload, model)
+        if isinstance(prompt, str) and isinstance(document.data.get("workload", ""), str):
+            with _faults_of(document, PROMPT):
+                self.model = models.with_prompt(workload, self.model, prompt)
 
 
-def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int | str) -> T | None:
+@contextlib.contextmanager
+def _faults_of(document: YamlDocument, key: str, *below: int | str) -> Iterator[None]:
+    """Add an error inside the block to the faults of a key."""
     try:
-        return find()
+        yield
     except JobkitError as error:
         hint = f" ({error.hint})" if error.hint else ""
         named = "" if error.message.startswith(key) else f"{key}: "
         document.add((key, *below), f"{named}{error.message}{hint}")
-        return None
 
 
 # -- what may not run, or not again
@@ -538,6 +529,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
     return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
 
 
+NO_GPU = "--set resources.gpus=0"
 NAMING = "in the site file `gpus: choose` takes free ones, `gpus: given` says that the site does"
 
 
@@ -547,11 +539,6 @@ def unnamed_gpus(spec: SweepSpec, site: Site) -> str:
     if scheduler.NAMES_GPUS or site.gpus or not spec.resources.gpus:
         return ""
     return f"{scheduler.TITLE} counts GPUs: if the site names none to a job, tasks on a node share the first"
-
-
-def needed_gpus(device: str) -> str:
-    """Return the option that requests the number of GPUs that a point uses."""
-    return f"--set resources.gpus={int(device == 'cuda')}"
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:
@@ -565,22 +552,22 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     return "cuda" if spec.resources.gpus else "cpu"
 
 
-def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
-    possible = spec.device == "cuda" and not spec.command and workload.needs_model
-    if not possible or not (why := _wrong_torch(spec, site)):
-        return
+def _unusable_gpu(named: NamedSpec) -> JobkitError | None:
+    """Return why points would not run on a GPU, if the Python that will run them is this one."""
+    spec, possible = named.spec, named.spec.device == "cuda" and named.inputs.model
+    if spec.command or not possible or not (why := _wrong_torch(spec, named.site)):
+        return None
     ways = [
         f"{cuda_install_command(sys.executable)}   (or the index for your driver)",
         "or name the Python that jobs use: environment.venv or environment.conda in the spec",
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
-    if not runs_here(site.scheduler):
+    if not runs_here(named.site.scheduler):
         ways.append(
             "or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'\n"
             "        (a setup of any kind may change the Python, so jobkit does not check this one)"
         )
-    raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
+    return JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
 def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
@@ -604,7 +591,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Warn of points that run again where `refuse_unusable_gpu` would refuse them or a file has changed."""
+    """Warn of points that run again where a sweep would be refused for its torch, or a file has changed."""
     points = list(points)
     if points and points[0].files and names_file(points[0].workload):
         name, folder = points[0].workload, points[0].workload_folder

@@ -131,9 +131,9 @@ class Traits(NamedTuple):
     says_padding: bool = True
     windows: Mapping[str, int] = {}  # as `WINDOW` of `jobkit.worker.workloads.base.Workload`
     budgets: Mapping[str, int] = {}  # as its `BUDGET`
+    pairs: bool = False  # whether it takes pairs, of queries and paragraphs
     # why the user's file was only parsed; then its lengths are not known. Empty if it was imported
     unseen: str = ""
-    pairs: bool = False  # whether it takes pairs, of queries and paragraphs
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -158,6 +158,7 @@ def traits(
     A file whose ``python`` is not to be had here is only parsed.
     """
     unseen = ""
+    fields: Any
     if name in SHIPPED:
         fields = own.traits(name, None, say=print)
     else:
@@ -170,17 +171,7 @@ def traits(
                 raise
             unseen = error.message
             fields = run_in_child(*words, True, say=silent, what=what)  # noqa: FBT003 - as JSON
-    needs_model, reports_lengths, knobs, columns, unit, pads, says, windows, budgets, pairs = fields
-    return Traits(
-        needs_model=needs_model,
-        reports_lengths=reports_lengths and not unseen,
-        knobs=(*map(from_fields, knobs), *RUN_KNOBS),
-        columns=tuple(columns),
-        unit=unit,
-        pads=pads,
-        says_padding=says,
-        windows=windows,
-        budgets=budgets,
-        unseen=unseen,
-        pairs=pairs,
-    )
+    needs_model, reports_lengths, own_knobs, columns, *rest = fields
+    knobs = (*map(from_fields, own_knobs), *RUN_KNOBS)
+    known = Traits(needs_model, reports_lengths and not unseen, knobs, tuple(columns), *rest)
+    return known._replace(unseen=unseen)

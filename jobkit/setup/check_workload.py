@@ -18,7 +18,7 @@ from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
 from jobkit.planning.job_script import job_python
-from jobkit.planning.prepare import Options, read_named, spec_folder
+from jobkit.planning.prepare import Options, build_model, read_named, spec_folder
 from jobkit.planning.texts import find_text, paragraphs_of, text_lengths
 from jobkit.planning.workload_traits import JobPython, Traits, run_in_child, traits
 from jobkit.setup.findings import Finding, Status, fine, missing, unknown
@@ -63,7 +63,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     if word.endswith(SPEC_SUFFIXES):
         words = [f"text={text}", "text_sample=null", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
-        named = read_named(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
+        named = build_model(read_named(Path(word), Options(overrides=tuple(words)), fetch=True, say=say), say)
         named.spec.refuse_command("jobkit workload check")
         found, folder = named.spec.workload_name, spec_folder(Path(word))
         ref, chosen = named.inputs.text, named.inputs.model

@@ -19,6 +19,7 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.frozen import keyed
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.records import STANZA
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
@@ -34,7 +35,7 @@ from jobkit.planning.job_script import (
     job_values,
     render_errand,
 )
-from jobkit.planning.models import STAND_IN, TINY
+from jobkit.planning.models import STAND_IN
 from jobkit.planning.points import plan, request
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
@@ -152,7 +153,7 @@ def open_case(path: Path | None, options: prepare.Options) -> Case:
                 options.stand_in
                 and machine.model(spec, path.parent, "", stand_in=True).status is not Status.OK
             ):
-                size = spec.model.size if "size" in spec.model.model_fields_set else TINY
+                size = spec.model.size if "size" in spec.model.model_fields_set else "tiny"
                 changed = spec.model.model_copy(update={"fallback": STAND_IN, "size": size})
                 spec = spec.model_copy(update={"model": changed})
             spec = spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
@@ -221,14 +222,10 @@ def inputs_of(case: Case) -> Iterator[Path]:
         return
     from jobkit.planning import models  # here, for a workload without a model
 
-    workload, model = case.spec.workload_name, case.spec.model
-    if models.is_folder(workload, model.model_dump()):
-        with contextlib.suppress(JobkitError):  # `machine.model` reports it
-            found = models.find(workload, model.model_dump(), case.base, cache_dir())
-            if not found.stand_in:
-                yield Path(found.path)
-    elif place := machine.model_place(model.name):
-        yield place / model.name
+    with contextlib.suppress(JobkitError):  # `machine.model` reports it
+        found = models.find(case.spec.workload_name, case.spec.model.model_dump(), case.base, cache_dir())
+        if not found.stand_in:
+            yield Path(found.path, found.name if found.kind == STANZA else "")
 
 
 def needs_model(case: Case) -> bool:
@@ -282,7 +279,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
         if not survey.trouble:
             findings += machine.check_site(survey, _asking(case, survey, request))
             if idle := prepare.idle_gpus(case.spec, case.scheduler.NAME, case.device):
-                findings.append(warning("GPUs in use", idle, prepare.needed_gpus(case.device)))
+                findings.append(warning("GPUs in use", idle, prepare.NO_GPU))
             mapped = survey.gpus and survey.gpus.kind == "RSMAP"
             if not mapped and (unnamed := prepare.unnamed_gpus(case.spec, case.site)):
                 findings.append(warning("GPUs of a job", unnamed, prepare.NAMING))

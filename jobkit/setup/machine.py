@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import JobkitError, NotFoundError
 from jobkit.core.extras import cuda_install_command
 from jobkit.core.files import filesystem_type, likely_shared
 from jobkit.core.frozen import keyed
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import FULL, TextRef
+from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
 from jobkit.planning.job_script import COPIER, PROGRAMS
@@ -38,7 +38,6 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.command_line import SHELL, placeholders
 from jobkit.worker.examine import interpreter
-from jobkit.worker.workloads.base import missing_framework
 
 LITTLE_BYTES = 2**30
 """Results of a sweep take a few MiB a point, a model some hundred MiB."""
@@ -118,45 +117,30 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     """
     from jobkit.planning import models  # here, for a workload without a model
 
-    workload, asked = spec.workload_name, spec.model
-    stanza = not models.is_folder(workload, asked.model_dump())
+    workload, lacks = spec.workload_name, missing if sweep else warning
+    name = models.real_name(workload, spec.model.name)
+    hint = models.fetch_command(workload, name)
     try:
-        if not stanza and (lack := missing_framework(workload)):
-            raise lack
-        found = models.find(workload, asked.model_dump(), base, cache_dir())
-    except JobkitError as error:
-        if not stanza or asked.fallback or asked.size != FULL:
-            return missing("model", error.message, error.hint)
-        message = f"{asked.name} is not on this machine; a job never downloads"
-        hint = f"jobkit models fetch {asked.name}"
-        if sweep and asked.name == models.LANGUAGE:
+        found = models.find(workload, spec.model.model_dump(), base, cache_dir())
+    except NotFoundError:
+        if sweep and spec.model.name == models.LANGUAGE:
             hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
-        return (missing if sweep else warning)("model", message, hint)
-    message = f"{found.name} at {found.path}{f' ({found.caveat})' if found.caveat else ''}"
-    unbuilt = found.fingerprint == models.NOT_BUILT
-    if stanza and found.stand_in:
-        built = "will be built by the sweep" if unbuilt else "is"
-        message = f"{found.name} is not here; the {found.size} stand-in {built} at {found.path}"
-    elif unbuilt:
-        message = f"{found.name} is not here; {found.caveat}: will be built at {found.path}"
-    if stand_in or not found.stand_in:
+        return lacks("model", f"{name} is not on this machine; a job never downloads", hint)
+    except JobkitError as error:
+        return lacks("model", error.message, error.hint)
+    if not found.stand_in:
+        return fine("model", f"{name} at {found.path}")
+    built = "will be built by the sweep" if found.fingerprint == models.NOT_BUILT else "is"
+    kind = f"{found.size} stand-in{f' ({found.caveat})' if found.architecture else ''}"
+    message = f"{name} is not here; the {kind} {built} at {found.path}"
+    if stand_in:
         return fine("model", message)
-    full = "" if asked.size == FULL else f", then --set model.size={FULL}"
-    hint = f"{models.fetch_command(workload, asked.name)}{full}"
-    # only a plain sweep takes an unpermitted one for a text of one's own
+    # Unpermitted only a plain sweep takes it for a text of one's own.
+    hint += "" if spec.model.size == "full" else ", then --set model.size=full"
     if spec.find_max and not SAMPLE.fullmatch(spec.text):
         return missing("model", f"{message}; find_max refuses it for a text of your own", hint)
     own = "tune and apply refuse it for a text of your own, unless you say --stand-in"
     return warning(STAND_IN, f"{message}; {own}", hint)
-
-
-def model_place(name: str) -> Path | None:
-    """Return the first folder of models that has this one whole."""
-    from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.worker.workloads.model import missing_files
-
-    places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
-    return next(places, None)
 
 
 SUPPORT = "ask the cluster's support"

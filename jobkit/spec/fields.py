@@ -174,19 +174,18 @@ class AutoNumber(int):
     """A size or a time that the accounting decides when a run is prepared; until then a default."""
 
 
+def _or_auto(default: int, pattern: str) -> tuple[WrapValidator, WithJsonSchema]:
+    """Return the annotations of a value with a unit that may be ``auto``."""
+    schema = {"anyOf": [{"enum": [AUTO]}, {"type": "string", "pattern": pattern}]}
+    return (
+        WrapValidator(lambda value, checked: AutoNumber(default) if value == AUTO else checked(value)),
+        WithJsonSchema(schema),
+    )
+
+
 DEFAULT_MEMORY, DEFAULT_WALLTIME_S = 8 * 2**30, 600
-SizeOrAuto = Annotated[
-    Size,
-    WrapValidator(lambda value, checked: AutoNumber(DEFAULT_MEMORY) if value == AUTO else checked(value)),
-    WithJsonSchema({"anyOf": [{"enum": [AUTO]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
-]
-"""Bytes, written with a unit, or ``auto``."""
-DurationOrAuto = Annotated[
-    Duration,
-    WrapValidator(lambda value, checked: AutoNumber(DEFAULT_WALLTIME_S) if value == AUTO else checked(value)),
-    WithJsonSchema({"anyOf": [{"enum": [AUTO]}, {"type": "string", "pattern": DURATION_PATTERN}]}),
-]
-"""Seconds, written as a clock or with a unit, or ``auto``."""
+SizeOrAuto = Annotated[Size, *_or_auto(DEFAULT_MEMORY, SIZE_PATTERN)]
+DurationOrAuto = Annotated[Duration, *_or_auto(DEFAULT_WALLTIME_S, DURATION_PATTERN)]
 
 Seconds = Annotated[
     float,

@@ -16,7 +16,7 @@ from jobkit.core.units import format_count, format_walltime
 from jobkit.schedulers.registry import brought_folders, by_name, own_option
 from jobkit.spec.fields import STRICT, Line, PositiveNumber, SchedulerName, Word
 from jobkit.spec.policy import OnEnd
-from jobkit.spec.yaml_files import raise_faults, read_document, validated
+from jobkit.spec.yaml_files import read_document, sound, validated
 
 if TYPE_CHECKING:
     from jobkit.spec.sweep_spec import Resources
@@ -202,16 +202,14 @@ def _find(name: str) -> Path:
 def _read(path: Path) -> Site:
     document = read_document(path)
     site = validated(document, Site)
-    for number, line in enumerate(site.options if site else ()):
-        if what := own_option(site.scheduler if site else "", line):
-            document.add(("options", number), f"options.{number}: {what}")
-    if site and site.gpus and by_name(site.scheduler).NAMES_GPUS:
-        document.add(
-            ("gpus",), f"gpus: {by_name(site.scheduler).TITLE} names the GPUs of a job: leave it out"
-        )
-    raise_faults(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
-    assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
-    return site
+    if site:
+        scheduler = by_name(site.scheduler)
+        for number, line in enumerate(site.options):
+            if what := own_option(site.scheduler, line):
+                document.add(("options", number), f"options.{number}: {what}")
+        if site.gpus and scheduler.NAMES_GPUS:
+            document.add(("gpus",), f"gpus: {scheduler.TITLE} names the GPUs of a job: leave it out")
+    return sound(document, site, "every key of a site file: jobkit help templates-and-sites", nested=True)
 
 
 _INSTEAD = {

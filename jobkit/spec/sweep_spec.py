@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
@@ -26,7 +26,7 @@ from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_profiler, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import OnEnd, Policy
-from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import YamlDocument, as_yaml, read_document, sound, validated
 from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
 Setting = dict[str, fields.KnobValue]
@@ -546,16 +546,7 @@ def setting_overrides(path: Path) -> tuple[str, ...]:
     return tuple(f"{key}={json.dumps(value)}" for key, value in flat.items())
 
 
-Semantic = Callable[[YamlDocument], None]
-"""Adds to a document the faults that no type can see."""
-
-
-def load_spec(
-    path: Path | str,
-    overrides: Sequence[str] = (),
-    semantics: Sequence[Semantic] = (),
-    text: str | None = None,
-) -> SweepSpec:
+def load_spec(path: Path | str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return the spec that a file holds.
 
     Parameters
@@ -564,30 +555,34 @@ def load_spec(
         The YAML file.
     overrides
         ``key=value`` as given by ``--set``.
-    semantics
-        Further checks of the raw data; run whether or not the types are right, so that all
-        faults are reported at once.
-    text
-        What the file would hold, if there is none.
 
     Raises
     ------
     InvalidSpecError
         Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
     """
-    document = read_document(Path(path), overrides, SweepSpec, text)
+    return sound(*read_spec(Path(path), overrides), SPEC_HINT)
+
+
+def read_spec(
+    path: Path, overrides: Sequence[str] = (), text: str | None = None
+) -> tuple[YamlDocument, SweepSpec | None]:
+    """Return a spec file, with the faults that it shows alone, and the spec if all its types are right.
+
+    ``text``: what the file would hold, if there is none.
+    """
+    document = read_document(path, overrides, SweepSpec, text)
     if not isinstance(document.data.get("workload"), dict) and "sweep" in document.data:
         check_renamed(document)
         document.data["sweep"] = renamed(document.data["sweep"])
     check_profiler(document)
     spec = validated(document, SweepSpec)
-    for check in (*CHECKS, *semantics):
+    for check in CHECKS:
         check(document)
-    raise_faults(document, "every key of the spec: jobkit help spec")
-    assert spec is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
-    return spec
+    return document, spec
 
 
+SPEC_HINT = "every key of the spec: jobkit help spec"
 FILE = "jobkit.schema.json"
 """Its name next to the shipped sweeps, which name it in their first line."""
 

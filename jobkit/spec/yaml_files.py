@@ -263,6 +263,13 @@ def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> 
     raise InvalidSpecError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 
+def sound(document: YamlDocument, data: M | None, what: str, *, nested: bool = False) -> M:
+    """Return the data of a document, as `validated` read it; raise its faults, as `raise_faults`."""
+    raise_faults(document, what, nested=nested)
+    assert data is not None  # noqa: S101 - it would have a fault; this is for the type checker
+    return data
+
+
 NUL = "a NUL character, which no file name, variable or line of a script can hold"
 
 

@@ -178,7 +178,7 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
         process.report("the command wrote more than can be searched for metrics in time")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    measured.readings.maxrss_bytes = ended.maxrss_bytes
+    measured.maxrss_bytes = ended.maxrss_bytes
     with contextlib.suppress(OSError):  # it has results
         Path(values[OUTPUT]).rmdir()
     if ended.left:
@@ -291,7 +291,7 @@ def _follow(state: TryState, keeper: Keeper, output: GrowingFile) -> CommandEnd:
             ended = keeper.ended(grace_s)
         _look(state, output)
         if ended:
-            state.workers[0].readings.maxrss_bytes = ended.maxrss_bytes
+            state.workers[0].maxrss_bytes = ended.maxrss_bytes
         raise
     finally:
         state.ask_sampler("stop")

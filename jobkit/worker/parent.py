@@ -232,7 +232,7 @@ class Child:
     ``channel``: on it the process reports the status of a try after which it stays, and gets the next one.
     """
 
-    pid: int
+    process: process.Forked
     channel: socket.socket
     loaded: tuple[object, ...]  # as `ForkRequest.loaded` has it
     client: socket.socket | None  # of its try; ``None`` once that has ended, or has got its answer
@@ -250,12 +250,11 @@ class Child:
     def end(self) -> None:
         """End a process that stands, and wait until it has freed its memory."""
         self.channel.close()
-        ending = process.Forked(self.pid)
         # The time that a child that stands has to end its processes, and to be killed
         end_s = 30.0
-        if not process.ends(ending, end_s):
-            process.kill(process.process_tree(self.pid))
-            process.ends(ending, end_s)
+        if not process.ends(self.process, end_s):
+            process.kill(process.process_tree(self.process.pid))
+            process.ends(self.process, end_s)
 
 
 @dataclass(slots=True)
@@ -315,7 +314,7 @@ class Parent:
         with theirs:
             if pid := os.fork():
                 _answer(client, FORKED)
-                self.children.append(Child(pid, ours, loaded, client))
+                self.children.append(Child(process.Forked(pid), ours, loaded, client))
                 self.waited_s = 0.0
                 return None
             others = (sock for child in self.children for sock in child.connections)
@@ -361,20 +360,18 @@ class Parent:
         with contextlib.suppress(ConnectionError):  # it has ended without reading the answer
             numbers = child.client.recv(64) if child.client else b""
         for number in numbers or [signal.SIGKILL]:
-            os.kill(child.pid, number)  # no other process has its id: it has not been waited for
+            os.kill(child.process.pid, number)  # no other process has its id: it has not been waited for
         if not numbers and child.client:
             child.client.close()
             child.client = None
 
     def _report(self) -> None:
         for child in [*self.children, *([self.standing] if self.standing else [])]:
-            done, status = os.waitpid(child.pid, os.WNOHANG)
-            if done:
+            if (status := child.process.poll()) is not None:
                 self.standing = None if child is self.standing else self.standing
                 self.children = [one for one in self.children if one is not child]
                 child.channel.close()
-                code = os.waitstatus_to_exitcode(status)
-                child.report(code if code >= 0 else 128 - code)
+                child.report(status if status >= 0 else 128 - status)
 
 
 def _answer(client: socket.socket, line: str) -> None:
@@ -402,7 +399,7 @@ def main() -> int:
         request.become()
     kept, inherited = steps.Kept(), {"waited_s": parent.waited_s, "idle": idle, "opening": opening}
     while True:
-        status = work.main(request.words, kept, forked=True, stands=True, **inherited)
+        status = work.main(request.words, kept, forked=True, **inherited)
         if not kept.state:
             return status
         with process.signals_blocked():

@@ -186,9 +186,11 @@ class Pool:
 
     @property
     def pids(self) -> dict[int, int]:
-        """The processes that work: each the first child of what keeps it."""
-        trees = {number: process.process_tree(self._processes[number].pid) for number in self}
-        return {number: tree[: 1 + self._kept][-1] for number, tree in trees.items()}
+        """The processes that work: of the user's code each the first child of what keeps it."""
+        pids = {number: self._processes[number].pid for number in self}
+        if not self._kept:
+            return pids
+        return {number: process.process_tree(pid)[:2][-1] for number, pid in pids.items()}
 
     def ask(self, orders: Mapping[int, Order], within_s: float = math.inf) -> None:
         """Order a step of each worker; wait until all have ended, and until replaced workers have loaded."""
@@ -582,8 +584,8 @@ def _compare(
     [measured] = alone.workers
     check = ShortcutCheck(
         seconds=time.perf_counter() - start,
-        gpu_peak_bytes=measured.readings.reserved_peak_bytes,
-        rss_peak_bytes=measured.readings.maxrss_bytes,
+        gpu_peak_bytes=measured.reserved_peak_bytes,
+        rss_peak_bytes=measured.maxrss_bytes,
         found=measured.checked,
         refused=measured.refused,
     )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from jobkit.core import measurements
 from jobkit.core.extensions import of_name
@@ -19,7 +18,7 @@ from jobkit.core.files import digest
 from jobkit.core.frozen import keyed
 from jobkit.core.knobs import EXACT, OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.core.measurements import Share, largest
+from jobkit.core.measurements import Share, largest, total
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
 from jobkit.worker.failure import OUT_OF_MEMORY, BatchHung, Stopped, TryFailed, limits, outcome_of
@@ -44,8 +43,9 @@ class Task:
     out: Path  # the folder on this node that the job script copies home
     job: JobFacts
     run_dir: Path | None = None  # the run folder; ``None`` in tests that need none
-    forked: bool = False  # whether this process was forked from one that had imported the framework
-    stands: bool = False  # whether its processes may stay for another try
+    # whether this process was forked from one that had imported the framework: its processes may stay for
+    # another try
+    forked: bool = False
     waited_s: float = 0.0  # seconds that the try had waited for that import before it began
     copier: str = ""  # the program that copies inputs and results, as the job script names it
     # the energy counters of idle GPUs before and after that import, by UUID
@@ -73,7 +73,6 @@ class Task:
 class WorkerState:
     """What one process has measured so far; each of several workers sends it to the supervisor."""
 
-    readings: memory.Readings = field(default_factory=memory.Readings)
     code: str | None = None  # the folder of the user's own code; ``None`` with a shipped workload
     columns: tuple[str, ...] = ()  # columns of the workload's rows
     # the energy counters of idle GPUs just before this process opens its own, by UUID
@@ -89,6 +88,14 @@ class WorkerState:
     vectors: str | None = None  # the type of those of its last call, empty of rows
     rows: tuple[int, ...] = ()  # of columns of its own: their number, and the sum of their CRC-32
     reserved_bytes: int | None = None  # what torch's allocator held after the warm-up
+    # of `MemoryReadings`, for this process
+    context_bytes: int | None = None
+    weights_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    rss_before_bytes: int | None = None
+    rss_model_bytes: int | None = None
+    maxrss_bytes: int | None = None
     needs: tuple[measurements.Need, ...] = ()
     # as the workload reports them; see `Record`
     effective: Mapping[str, Value | None] = field(default_factory=dict)
@@ -99,10 +106,18 @@ class WorkerState:
 
     def go_on(self) -> WorkerState:
         """Return what is known of the process when it begins another try."""
-        peaks = {"allocated_peak_bytes": None, "reserved_peak_bytes": None}
-        begin: dict[str, Any] = {"import_s": 0.0, "load_s": 0.0, "warm_up_s": None, "effective": {}}
-        readings = replace(self.readings, **peaks)
-        return replace(self, readings=readings, needs=(), failed_load=None, rows=(), **begin)
+        return replace(
+            self,
+            import_s=0.0,
+            load_s=0.0,
+            warm_up_s=None,
+            rows=(),
+            allocated_peak_bytes=None,
+            reserved_peak_bytes=None,
+            needs=(),
+            effective={},
+            failed_load=None,
+        )
 
 
 Report = tuple[WorkerState, Done | None, tuple[Outcome, str, bool] | None]
@@ -129,7 +144,7 @@ class TryState:
     batches_total: int = 0
     characters_total: int = 0
     quarantined: int = 0  # paragraphs, with those of earlier tries
-    peaks: Peaks | None = None
+    peaks: Peaks = field(default_factory=Peaks)
     sampler: Sampling | None = None
     waited: memory.Wait = field(default_factory=memory.Wait)
     limits: Mapping[str, int] = field(default_factory=limits)
@@ -147,7 +162,7 @@ class TryState:
     @property
     def stands(self) -> bool:
         """Whether its processes stay for another try: they can, and no batch was short of memory."""
-        able = self.task.stands and all(worker.stands for worker in self.workers)
+        able = self.task.forked and all(worker.stands for worker in self.workers)
         return able and not self.tally.total.retries
 
     def go_on(self, task: Task) -> TryState:
@@ -165,8 +180,8 @@ class TryState:
             check=self.check and replace(self.check, reused=True),
         )
 
-    def ask_sampler(self, word: str) -> Peaks | None:
-        return self.sampler.ask(word) if self.sampler else None
+    def ask_sampler(self, word: str) -> Peaks:
+        return self.sampler.ask(word) if self.sampler else Peaks()
 
 
 # -- what differs between the kinds of work of a point: a step calls a hook and never asks for the kind
@@ -268,14 +283,8 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
             **first.versions,
         },
         gpu=_smallest_gpu(workers),
-        memory=memory.split_memory(
-            [worker.readings for worker in workers],
-            state.peaks,
-            device_idle_bytes=state.device_idle_bytes,
-            device_baseline_bytes=state.waited.baseline_bytes,
-            cgroup_peak_bytes=process.cgroup_peak(),
-        ),
-        sampler=state.peaks.sampler if state.peaks else None,
+        memory=_memory(state),
+        sampler=state.peaks.sampler,
         energy=_energy(state),
         summary=summary,
         forked=state.forked,
@@ -297,6 +306,35 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         notes=(*process.unseen_modules(), *filter(None, (state.unnamed_gpus,))),
         limits=state.limits,
         cpu_s=process.cpu_s() - state.cpu_before_s,
+    )
+
+
+SHARED = "context_bytes", "weights_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "maxrss_bytes"
+"""What the record has of the memory of each worker."""
+
+
+def _memory(state: TryState) -> measurements.MemoryReadings:
+    """Split the memory of a try by instrument."""
+    workers, peaks = state.workers, state.peaks
+    names = (*SHARED, "rss_before_bytes", "rss_model_bytes")
+    peak_bytes = memory.process_peak(peaks, state.device_idle_bytes)
+    contexts = total(worker.context_bytes for worker in workers)
+    reserved = total(worker.reserved_peak_bytes for worker in workers)
+    return measurements.MemoryReadings(
+        **{name: largest(getattr(worker, name) for worker in workers) for name in names},
+        activations_bytes=largest(
+            memory.subtract(worker.allocated_peak_bytes, worker.weights_bytes) for worker in workers
+        ),
+        other_bytes=memory.subtract(
+            peak_bytes, contexts, total(worker.allocated_peak_bytes for worker in workers)
+        ),
+        process_peak_bytes=peak_bytes,
+        device_peak_bytes=peaks.device_bytes,
+        device_idle_bytes=state.device_idle_bytes,
+        device_baseline_bytes=state.waited.baseline_bytes,
+        rss_peak_bytes=peaks.rss_bytes,
+        cgroup_peak_bytes=process.cgroup_peak(),
+        disagreement=memory.disagreement(peak_bytes, contexts, reserved),
     )
 
 
@@ -323,7 +361,7 @@ def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
 def shares(state: TryState) -> Iterator[Share]:
     last_s = state.tally.total.end_s or 0.0
     for number, worker in enumerate(state.workers):
-        own, readings = state.tally.of(number), worker.readings
+        own = state.tally.of(number)
         yield Share(
             worker=number,
             gpu_uuid=worker.gpu.uuid if worker.gpu else None,
@@ -332,16 +370,12 @@ def shares(state: TryState) -> Iterator[Share]:
             work_s=own.seconds,
             idle_s=last_s - (own.end_s or 0.0),
             load_s=worker.load_s,
-            context_bytes=readings.context_bytes,
-            weights_bytes=readings.weights_bytes,
-            allocated_peak_bytes=readings.allocated_peak_bytes,
-            reserved_peak_bytes=readings.reserved_peak_bytes,
-            maxrss_bytes=readings.maxrss_bytes,
+            **{name: getattr(worker, name) for name in SHARED},
         )
 
 
 def _energy(state: TryState) -> measurements.Energy | None:
-    energy = state.peaks.energy if state.peaks else None
+    energy = state.peaks.energy
     uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
     openings = (state.task.opening, *(worker.opening for worker in state.workers))
     idle = idle_power(uuids, state.idle, openings)

@@ -42,7 +42,7 @@ from jobkit.worker.record import (
     work_of,
 )
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of, same_type, vectors_of
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, columns_of, same_type, vectors_of
 from jobkit.worker.workloads.model import check_model
 
 SHOWN, LEAST_SHOWN = 16, 4
@@ -72,7 +72,7 @@ class Worker:
         self.task = task
         self.measured = measured or WorkerState()
         self.device: memory.Device
-        self._workload: Workload
+        self._workload: Any  # it may have more than a `Workload` must
         self._recording: Recording
         self._loaded = self._worked = False
 
@@ -115,9 +115,9 @@ class Worker:
 
     def load(self) -> None:
         task, measured, workload = self.task, self.measured, self._workload
-        point, readings = task.point, measured.readings
+        point = task.point
         self.device.cap(point.cap_bytes)
-        readings.rss_before_bytes = rss_bytes(os.getpid())
+        measured.rss_before_bytes = rss_bytes(os.getpid())
         model = task.inputs / "model" if point.model else None
         start = time.perf_counter()
         try:
@@ -128,8 +128,8 @@ class Worker:
             raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
         self.device.synchronise()
         measured.load_s = time.perf_counter() - start
-        readings.rss_model_bytes = rss_bytes(os.getpid())
-        readings.weights_bytes = self.device.allocated_bytes()
+        measured.rss_model_bytes = rss_bytes(os.getpid())
+        measured.weights_bytes = self.device.allocated_bytes()
         measured.items_per_call = workload.items_per_call()
         measured.tokenizes_ahead = getattr(workload, "tokenize_ahead", None) is not None
         measured.stands = point.loaded is not None and getattr(workload, "change", None) is not None
@@ -147,10 +147,9 @@ class Worker:
         self.measured, self._worked = self.measured.go_on(), False
         os.environ.update(variables)
         self.device.empty_cache()
-        able: Any = self._workload
-        able.change(settings_of(task))
-        self.measured.items_per_call = able.items_per_call()
-        only_between_calls(able)
+        self._workload.change(settings_of(task))
+        self.measured.items_per_call = self._workload.items_per_call()
+        only_between_calls(self._workload)
         self._recording = work_of(task.point).recording(task)
 
     def check(self, *texts: Sequence[str]) -> None:
@@ -158,7 +157,7 @@ class Worker:
         if compare := getattr(self._workload, "check_shortcuts", None):
             self.measured.refused = compare(*texts)
             self.measured.checked = getattr(self._workload, "checked", "")
-        self.measured.readings.reserved_peak_bytes = self.device.counters()[1]
+        self.measured.reserved_peak_bytes = self.device.counters()[1]
 
     def warm_up(self, paragraphs: Sequence[str], call: Call | None = None) -> None:
         start = time.perf_counter()
@@ -186,7 +185,7 @@ class Worker:
 
     def keep_context(self, size_bytes: int | None) -> None:
         """Keep the size of the CUDA context, which only the supervisor can tell."""
-        self.measured.readings.context_bytes = size_bytes
+        self.measured.context_bytes = size_bytes
 
     def work(self, call: Call, following: Call | None = None) -> Done:
         """Process one call and keep its peaks; return the batch, and its rows with their paragraphs.
@@ -210,7 +209,7 @@ class Worker:
             error.message = f"{call.place}: {error.message}"
             raise
         collect()
-        kept = self.measured.readings
+        kept = self.measured
         kept.allocated_peak_bytes = largest((kept.allocated_peak_bytes, batch.allocated_peak_bytes))
         kept.reserved_peak_bytes = largest((kept.reserved_peak_bytes, batch.reserved_peak_bytes))
         self._worked = True
@@ -249,7 +248,7 @@ class Worker:
         return error
 
     def read_maxrss(self) -> None:
-        self.measured.readings.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.measured.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @dataclass(slots=True)
@@ -277,7 +276,7 @@ class Kept:
         self.state = self.worker = self.pool = None
 
 
-def run_call(call: Call, workload: Workload, device: memory.Device) -> tuple[Batch, Result]:
+def run_call(call: Call, workload: Any, device: memory.Device) -> tuple[Batch, Result]:  # noqa: ANN401 - as above
     """Process one call; return what was measured, as the first batch of a try, and the result."""
     device.reset_peaks()
     *_, retries_before = device.counters()
@@ -287,8 +286,7 @@ def run_call(call: Call, workload: Workload, device: memory.Device) -> tuple[Bat
     device.synchronise()
     seconds = time.perf_counter() - start
     allocated, reserved, retries = device.counters()
-    able: Any = workload  # it may have more than a Workload must
-    load = int(able.load_of(call.paragraphs)) if result.load == BY_LENGTHS else result.load
+    load = int(workload.load_of(call.paragraphs)) if result.load == BY_LENGTHS else result.load
     batch = Batch(
         index=0,
         first_item=call.first,

@@ -104,7 +104,8 @@ def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
             spare.free_after(error)
-            _read_figures(state, figures.STOPPED)
+            with contextlib.suppress(TryFailed):  # the first error counts
+                _read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
     if state.stands and not error:
         kept.state = replace(state, todo=None, output=None, heaviest=None)  # without the text and its rows
@@ -116,18 +117,13 @@ def run(task: Task, signal_file: Path | None = None, kept: Kept | None = None) -
 
 
 def _open_figures(state: TryState, stack: ExitStack) -> None:
-    handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
-    os.close(handle)
-
-    def remove() -> None:
-        path = Path(name)  # by now whatever the user's program has made of it
-        with contextlib.suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-    stack.callback(remove)
-    os.environ[figures.VARIABLE] = name
+    folder = Path(tempfile.mkdtemp(prefix="metrics-", dir=state.task.out.parent))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "metrics.jsonl"
+    path.touch()
+    os.environ[figures.VARIABLE] = str(path)
     stack.callback(os.environ.pop, figures.VARIABLE, None)
-    state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
+    state.figures_file = figures.GrowingFile(path, state.figures.take_line)
 
 
 def _read_figures(state: TryState, limits_s: Sequence[float]) -> None:

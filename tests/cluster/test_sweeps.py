@@ -11,9 +11,9 @@ import pytest
 from jobkit.launch import scheduler_calls
 from jobkit.launch import submission as submit
 from jobkit.launch.job import Job
-from jobkit.launch.submission import cut_into_arrays
 from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import Array
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import COUNT, CPUS_VARIABLE, SLURM, WORKLOADS, ClusterLab
 from tests.support import commands
@@ -82,7 +82,8 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: ClusterLab, wait_until: W
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
-    for array in cut_into_arrays([3], 2, 2):
+    for offset, last in ((0, 2), (2, 1)):
+        array = Array(first=1, last=last, offset=offset, throttle=1)
         job = Job(script="job.sh", array=array)
         scheduler_calls.submit_array(scheduler, prepared.run_dir, job)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)

@@ -157,8 +157,14 @@ def test_a_refusal_is_reported_after_the_others_were_cancelled_and_silence_at_on
 
 
 @pytest.mark.slow
-def test_the_trials_of_the_largest_batch_end_with_the_run(run: Path, queue: Programs) -> None:
+def test_the_trials_of_the_largest_batch_end_with_the_run(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cancel(write_points(run.with_name("refused"), grid([1, 2])), ["2"], []) == 0
+    assert not queue.called(), "of a run whose submission was refused nobody need be asked"
     write_submitted(run, "slurm", "79", first=1, last=1, offset=6, role=Role.FIND)
+    said = capsys.readouterr().err
+    assert ("p002 was never submitted" in said, "nothing to cancel" in said) == (True, True)
     (run / "find_max.json").write_text('{"memory_bytes": null, "ram_bytes": 1, "ledger": "x", "after": 0}')
     queue.squeue("79_1 PENDING")
     for of in grid([1, 2, 3, 4, 5, 6]):
@@ -168,17 +174,6 @@ def test_the_trials_of_the_largest_batch_end_with_the_run(run: Path, queue: Prog
     queue.squeue()
     cancel(run, [], [])
     assert queue.called("scancel") == ["scancel 79"]
-
-
-def test_a_run_whose_submission_was_refused_has_nothing_to_cancel(
-    tmp_path: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = write_points(tmp_path / "run", grid([1, 2]))
-    assert cancel(run, ["2"], []) == 0
-    said = capsys.readouterr().err
-    assert "p002 was never submitted" in said
-    assert "nothing to cancel" in said
-    assert not queue.called(), "nobody need be asked"
 
 
 SLOW = """\

@@ -42,7 +42,9 @@ def cluster(here: Path, queue: Programs) -> Path:
 
 
 @pytest.mark.slow
-def test_a_plan_above_the_ceiling_is_refused_before_anything_is_submitted(cluster: Path) -> None:
+def test_a_plan_above_the_ceiling_of_spec_or_site_is_refused_before_anything_is_submitted(
+    cluster: Path,
+) -> None:
     within = jobkit("sweep", "spec.yaml", "--max-gpu-hours", "2")
     assert "at most 2.0 GPU-hours, 30.0 with all retries; the ceiling is 2 GPU-hours" in within.stderr
     assert "SUBMITTED" in within.stderr
@@ -52,23 +54,14 @@ def test_a_plan_above_the_ceiling_is_refused_before_anything_is_submitted(cluste
         assert "the ceiling is 1.9 GPU-hours, and this comes to 2 at most" in done.stderr
         assert "SUBMITTED" not in done.stderr
     assert len([*(cluster / "runs").iterdir()]) == 1
-
-
-@pytest.mark.slow
-def test_a_site_has_a_ceiling_and_the_spec_may_lift_it(cluster: Path) -> None:
     site = "name: ours\nscheduler: slurm\nmax_gpu_hours: 1\nrequests: {gpus: '--gres=gpu:{gpus}', "
     site += "cpus: '-c {cpus}', memory: '--mem={memory}', walltime: '--time={walltime}'}\n"
     (cluster / "ours.yaml").write_text(site, encoding="utf-8")
-    words = ("sweep", "spec.yaml", "--site", "./ours.yaml", "--dry-run")
-    assert "the ceiling is 1 GPU-hours, and this comes to 2" in jobkit(*words).stderr
-    assert jobkit(*words, "--set", "max_gpu_hours=null").returncode == 0
-    cpus = jobkit(*words, "--set", "device=cpu", "--set", "resources.gpus=0")
+    of_site = ("sweep", "spec.yaml", "--site", "./ours.yaml", "--dry-run")
+    assert "the ceiling is 1 GPU-hours, and this comes to 2" in jobkit(*of_site).stderr
+    assert jobkit(*of_site, "--set", "max_gpu_hours=null").returncode == 0
+    cpus = jobkit(*of_site, "--set", "device=cpu", "--set", "resources.gpus=0")
     assert "without a GPU it does not bind" in cpus.stdout
-
-
-def test_retries_count_with_the_longer_walltime() -> None:
-    assert ceiling.with_retries(Policy()) == 1 + 2 + 6 * 2
-    assert ceiling.with_retries(Policy(follow_up=False)) == 1
 
 
 def test_what_was_spent_and_what_is_open(tmp_path: Path, queue: Programs) -> None:
@@ -94,6 +87,8 @@ def test_what_was_spent_and_what_is_open(tmp_path: Path, queue: Programs) -> Non
         ceiling.refuse_above(spec, room_s + 1, run)
     write_submitted(run, "slurm", "78", first=1, last=1, role=Role.FIND, offset=4)
     assert ceiling.spent_and_open(run, spec)[1] == 1800
+    assert ceiling.with_retries(Policy()) == 1 + 2 + 6 * 2, "retries have the longer walltime"
+    assert ceiling.with_retries(Policy(follow_up=False)) == 1
 
 
 def test_a_ceiling_that_a_person_changes_holds_for_the_job_that_follows(tmp_path: Path) -> None:

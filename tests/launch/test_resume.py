@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -91,24 +92,19 @@ def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep
 
 
 @pytest.mark.slow
-def test_points_wait_for_one_array_if_each_slot_that_an_earlier_throttle_left_has_one(sweep: Sweep) -> None:
+@pytest.mark.parametrize(
+    ("state", "waits"), [("RUNNING|None||0:10|n1", True), ("PENDING|JobHeldUser||0:00|N/A", False)]
+)
+def test_points_wait_for_one_array_if_each_slot_has_one_that_no_person_must_release(
+    sweep: Sweep, state: str, *, waits: bool
+) -> None:
     sweep.ended(OOM, BUG, OK, OK, OK, None)
-    sweep.queue(f"100_6|RUNNING|None||0:10|n1|{sweep.points[0].run_id}\n")
+    sweep.queue(f"100_6|{state}|{sweep.points[0].run_id}\n")
     write_event(sweep.run, "throttled", job_id="100", throttle=1, most=1, refused="")
     run_again(sweep.run, (), ())
     first, second, _ = sweep.calls()
-    assert "--dependency=afterany:100 --array=1-1%1" in first
+    assert ("--dependency=afterany:100 --array=1-1%1" in first) is waits
     assert "--dependency=afterany:101 --array=1-1%1" in second
-
-
-@pytest.mark.slow
-def test_a_job_that_a_person_must_release_is_not_waited_for(sweep: Sweep) -> None:
-    sweep.ended(OOM, OOM, OK, OK, None, None)
-    name = sweep.points[0].run_id
-    sweep.queue("".join(f"100_{task}|PENDING|JobHeldUser||0:00|N/A|{name}\n" for task in (5, 6)))
-    run_again(sweep.run, (), ())
-    assert "--array=1-2%4" in sweep.calls()[0]
-    assert "--dependency" not in sweep.calls()[0]
 
 
 @pytest.mark.slow
@@ -128,19 +124,6 @@ def test_two_at_once_submit_once(sweep: Sweep) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["sweep.batch_size=[9]", "text=other.txt", "name=x", "workload=odd:Slow"],
-)
-def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    before = sweep.files()
-    error = refused(sweep, overrides=(key,))
-    assert f"--set {key}: the results depend on {key.partition('=')[0]}" in error.message
-    assert "resources" in error.hint
-    assert sweep.files() == before
-
-
 def n1_failed(sweep: Sweep) -> None:
     sweep.ended(OK, None, OK, OK, OK, OK)
     row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
@@ -148,33 +131,31 @@ def n1_failed(sweep: Sweep) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    n1_failed(sweep)
-    assert run_again(sweep.run, (), ()) == 0
-    assert "again: 1 point, not on n1" in capsys.readouterr().err
-    assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("by_itself", [False, True])
-def test_a_node_that_failed_is_used_again_if_no_other_matches(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str], *, by_itself: bool
+@pytest.mark.parametrize(
+    ("refuses", "given", "excluded", "said"),
+    [
+        ("", (), "n1", "again: 1 point, not on n1"),
+        ("--exclude=n1", (), "", "only n1 matches the request, so the points may run there again"),
+        ("n2,n1", ("resources.exclude=[n2]",), "n2", ""),  # a person's node stays excluded
+        ("--exclude=n1", None, "", "only n1 matches the request, so the points may run there again"),
+    ],
+)
+def test_a_node_that_failed_is_used_again_only_if_no_other_matches(
+    sweep: Sweep,
+    capsys: pytest.CaptureFixture[str],
+    refuses: str,
+    given: tuple[str, ...] | None,
+    excluded: str,
+    said: str,
 ) -> None:
+    """``given``: what a person sets; ``None``: the job that follows resumes."""
     n1_failed(sweep)
-    sweep.refuse("--exclude=n1")
-    assert (run_follow_up(sweep.run) if by_itself else run_again(sweep.run, (), ())) == 0
-    said = capsys.readouterr().err
-    assert "only n1 matches the request, so the points may run there again" in said
-    assert "#SBATCH --exclude" not in (sweep.run / "job-2.sh").read_text()
+    sweep.refuse(*[refuses] * bool(refuses))
+    assert (run_follow_up(sweep.run) if given is None else run_again(sweep.run, (), given)) == 0
+    assert said in capsys.readouterr().err
+    lines = re.findall("^#SBATCH --exclude=(.*)$", (sweep.run / "job-2.sh").read_text(), re.MULTILINE)
+    assert lines == [excluded] * bool(excluded)
     assert sweep.standings()[1] is PointStanding.WAITING
-
-
-@pytest.mark.slow
-def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
-    n1_failed(sweep)
-    sweep.refuse("n2,n1")
-    assert run_again(sweep.run, (), ("resources.exclude=[n2]",)) == 0
-    assert "#SBATCH --exclude=n2\n" in (sweep.run / "job-2.sh").read_text()
 
 
 @pytest.mark.slow
@@ -184,6 +165,10 @@ def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
     before, journal = sweep.files(), (sweep.run / "journal.jsonl").read_text()
     error = refused(sweep)
     assert (error.exit_code, "would refuse this sweep" in error.message) == (3, True)
+    for key in ("sweep.batch_size=[9]", "text=other.txt", "name=x", "workload=odd:Slow"):
+        error = refused(sweep, overrides=(key,))
+        assert f"--set {key}: the results depend on {key.partition('=')[0]}" in error.message
+        assert "resources" in error.hint
     assert sweep.files() - before == {".lock"}
     assert (sweep.run / "journal.jsonl").read_text() == journal
     sweep.refuse()
@@ -207,6 +192,12 @@ def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest
 @pytest.mark.slow
 def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, BUG, LATE, OK, OK)
+    (sweep.run / ".lock").mkdir()
+    assert refused(sweep).message == f"{sweep.run}/.lock: Is a directory"
+    (sweep.run / ".lock").rmdir()
+    (sweep.run / "tasks-2.txt").mkdir()
+    assert "tasks-2.txt" in refused(sweep).message
+    (sweep.run / "tasks-2.txt").rmdir()
     (sweep.folder / "mute").touch()
     with pytest.raises(JobkitError, match="not known whether slurm took the job") as caught:
         run_again(sweep.run, (), ())
@@ -217,26 +208,16 @@ def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    (sweep.run / ".lock").mkdir()
-    error = refused(sweep)
-    assert error.message == f"{sweep.run}/.lock: Is a directory"
-    (sweep.run / ".lock").rmdir()
-    (sweep.run / "tasks-2.txt").mkdir()
-    assert "tasks-2.txt" in refused(sweep).message
-
-
-@pytest.mark.slow
-def test_a_task_without_a_trace_is_given_a_minute(
+def test_a_task_without_a_trace_is_given_a_minute_in_which_its_record_counts(
     sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
+    sweep.ended(OK, None, OK, OK, OK, None)
+    clock.meanwhile = lambda: sweep.end(sweep.points[5], OK)
     assert run_again(sweep.run, (), ()) == 0
     assert 60 <= clock.s <= 90
     said = capsys.readouterr().err
-    assert said.count("1 point left the queue without a trace: looking again for a minute") == 1
-    assert "1 failed (1 lost)" in said
+    assert said.count("2 points left the queue without a trace: looking again for a minute") == 1
+    assert "6 points: 5 done, 1 failed (1 lost)" in said
     assert len(sweep.calls()) == 2
 
 
@@ -263,14 +244,6 @@ def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
     assert run_again(sweep.run, (), ()) == 0
     assert "1 point cancelled, and not over yet: looking again for a minute" in capsys.readouterr().err
     assert (clock.slept - before, len(sweep.calls())) == (1, 2)
-
-
-@pytest.mark.slow
-def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
-    clock.meanwhile = lambda: sweep.end(sweep.points[1], OK)
-    assert run_again(sweep.run, (), ()) == 0
-    assert (clock.slept, sweep.calls()) == (1, [])
 
 
 @pytest.mark.slow
@@ -332,7 +305,7 @@ def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
 
 @pytest.mark.slow
 def test_what_the_node_may_not_submit_is_left_to_a_person(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep.ended(OK, OOM, OK, LATE, OK, OK)
     sweep.refuse("job-")
@@ -345,15 +318,10 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
     sweep.refuse()
     assert run_again(sweep.run, (), ()) == 0
     assert read_journal(sweep.run).left is None
-
-
-@pytest.mark.slow
-def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, None)
     sweep.silent()
     assert run_follow_up(sweep.run) == 0
     assert clock.s >= resume.JOB_PATIENCE_S
-    ((points, why),) = left(sweep)
+    points, why = left(sweep)[-1]
     assert (points, "does not answer" in why) == ([], True)
 
 

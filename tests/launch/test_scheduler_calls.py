@@ -86,40 +86,30 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, queue:
     assert (one.job, [points for _, points in one.tasks()]) == (taken.id, [(4,), (5,), (6,)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("scheduler", "name", "answer"),
-    [("slurm", "sbatch", "slurm/refused-partition"), ("sge", "qsub", "sge/refused-queue")],
-)
-def test_a_refusal_is_journalled_in_its_words(
-    tmp_path: Path, queue: Programs, scheduler: str, name: str, answer: str
-) -> None:
-    captured(queue, name, answer)
-    module = {"slurm": slurm, "sge": sge}[scheduler]
-    with pytest.raises(JobkitError, match=f"{scheduler} refused the sweep") as caught:
-        submit_array(module, tmp_path, JOB)
-    assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, False)
-    assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"]
-    assert str(events(tmp_path)[-1]["said"]) in caught.value.message
-    assert read_journal(tmp_path).unanswered is None
+TIMED_OUT = "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv' >&2; exit 1"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "body",
-    [
-        "echo welcome",
-        "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv' >&2; exit 1",
-    ],
-)
-def test_an_answer_that_tells_nothing_leaves_the_intent_open(
-    tmp_path: Path, queue: Programs, body: str
+def test_a_refusal_is_journalled_in_its_words_and_an_answer_that_tells_nothing_is_not(
+    tmp_path: Path, queue: Programs
 ) -> None:
-    queue.add("sbatch", body)
-    with pytest.raises(SubmissionUnconfirmed, match="not known whether slurm took the job") as caught:
-        submit_array(slurm, tmp_path, JOB)
-    assert (caught.value.exit_code, f"jobkit resume {tmp_path}" in caught.value.hint) == (3, True)
-    assert read_journal(tmp_path).unanswered is not None
+    for module, name, answer in (
+        (slurm, "sbatch", "slurm/refused-partition"),
+        (sge, "qsub", "sge/refused-queue"),
+    ):
+        captured(queue, name, answer)
+        with pytest.raises(JobkitError, match=f"{module.NAME} refused the sweep") as caught:
+            submit_array(module, tmp_path, JOB)
+        assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, False)
+        assert [event["event"] for event in events(tmp_path)][-2:] == ["submitting", "refused"]
+        assert str(events(tmp_path)[-1]["said"]) in caught.value.message
+        assert read_journal(tmp_path).unanswered is None
+    for body in ("echo welcome", TIMED_OUT):
+        queue.add("sbatch", body)
+        with pytest.raises(SubmissionUnconfirmed, match="not known whether slurm took the job") as caught:
+            submit_array(slurm, tmp_path, JOB)
+        assert (caught.value.exit_code, f"jobkit resume {tmp_path}" in caught.value.hint) == (3, True)
+        assert read_journal(tmp_path).unanswered is not None
 
 
 @pytest.mark.slow
@@ -167,14 +157,8 @@ def test_programs_that_ask_get_no_default_of_the_users(
         f"name: ours\npass_variables:{listed}\non: HOME_PAGE\n", encoding="utf-8"
     )
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
-    for name in (
-        "SQUEUE_PARTITION",
-        "SCANCEL_STATE",
-        "SLURM_TIME_FORMAT",
-        "SLURM_CONF",
-        "MY_ROUTE",
-        "HOME_PAGE",
-    ):
+    users = ("SQUEUE_PARTITION", "SCANCEL_STATE", "SLURM_TIME_FORMAT", "HOME_PAGE")
+    for name in (*users, "SLURM_CONF", "MY_ROUTE"):
         monkeypatch.setenv(name, "x")
     environment = query_environment(slurm)
     assert {name for name, value in environment.items() if value == "x"} == {"SLURM_CONF", "MY_ROUTE"}
@@ -230,14 +214,8 @@ def run(tmp_path: Path, controller: Controller) -> Path:
 
 
 def intent(run: Path, scheduler: str, **more: object) -> None:
-    span: dict[str, object] = {
-        "first": 1,
-        "last": 3,
-        "offset": 3,
-        "throttle": 2,
-        "role": "points",
-        "round": 1,
-    }
+    span: dict[str, object] = {"first": 1, "last": 3, "offset": 3, "throttle": 2}
+    span |= {"role": "points", "round": 1}
     write_event(run, "submitting", scheduler=scheduler, argv=["submit"], **(span | more))
 
 
@@ -251,11 +229,6 @@ def last(run: Path) -> dict[str, object]:
     return list(events(run))[-1]
 
 
-def test_a_journal_without_gaps_asks_nobody(run: Path, controller: Controller) -> None:
-    write_submitted(run, controller.scheduler, "8", first=1, last=3, offset=3)
-    assert (adopted(run), controller.programs.called()) == ([], [])
-
-
 @pytest.mark.slow
 def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Controller) -> None:
     controller.queue("7", "12")
@@ -264,7 +237,8 @@ def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Co
     event = last(run)
     assert (event["event"], event["found"], event["job_id"]) == ("submitted", "by its name", "12")
     assert [submission.points_of(2) for submission in read_journal(run).submissions] == [(2,), (5,)]
-    assert adopted(run) == [], "once"
+    controller.programs.calls()
+    assert (adopted(run), controller.programs.called()) == ([], []), "a journal without gaps asks nobody"
     (seen,) = read_status([run], ask=False)
     assert [one.task.job_id for one in seen.points if one.task] == ["7"] * 3 + ["12"] * 3
 
@@ -283,24 +257,27 @@ def test_what_has_ended_since_is_found_in_the_accounting(run: Path, controller: 
 
 
 @pytest.mark.slow
-def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controller) -> None:
+def test_while_it_cannot_be_known_nothing_is_decided(run: Path, controller: Controller) -> None:
+    """Several jobs may run, the queue is silent, or a file server takes a line and loses it."""
+
+    def refused(said: str) -> None:
+        with pytest.raises(JobkitError, match=said) as caught:
+            adopted(run)
+        assert (caught.value.exit_code, last(run)["event"]) == (3, "submitting")
+
     controller.queue("9")
     controller.accounting("10")
-    with pytest.raises(JobkitError, match="job 9 belongs to this run") as refused:
-        adopted(run)
-    assert refused.value.exit_code == 3
-    assert last(run)["event"] == "submitting"
-
-
-@pytest.mark.slow
-def test_what_the_journal_does_not_keep_is_not_adopted(
-    run: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file server may take a line and lose it."""
-    controller.queue("9")
-    monkeypatch.setattr("jobkit.runs.journal.append_line", lambda *_: None)
-    with pytest.raises(JobkitError, match="jobkit wrote job 9 there, but cannot read it back"):
-        adopted(run)
+    refused("job 9 belongs to this run")
+    controller.accounting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobkit.runs.journal.append_line", lambda *_: None)
+        refused("jobkit wrote job 9 there, but cannot read it back")
+    controller.away()
+    refused("does not answer, and a submission of this run was cut off")
+    controller.programs.calls()
+    intent(run, controller.scheduler, at=datetime.now(UTC).isoformat())
+    refused("a submission is under way")
+    assert controller.programs.called() == [], "it may still be at it"
 
 
 @pytest.mark.slow
@@ -322,21 +299,6 @@ def test_one_that_was_not_taken_is_reported_as_refused(
 
 
 @pytest.mark.slow
-def test_where_the_queue_is_silent_nothing_is_decided(run: Path, controller: Controller) -> None:
-    controller.away()
-    with pytest.raises(JobkitError, match="does not answer, and a submission of this run was cut off") as e:
-        adopted(run)
-    assert (e.value.exit_code, last(run)["event"]) == (3, "submitting")
-
-
-def test_a_submission_of_this_moment_may_still_be_at_it(run: Path, controller: Controller) -> None:
-    intent(run, controller.scheduler, at=datetime.now(UTC).isoformat())
-    with pytest.raises(JobkitError, match="a submission is under way") as caught:
-        adopted(run)
-    assert (caught.value.exit_code, controller.programs.called()) == (3, [])
-
-
-@pytest.mark.slow
 def test_a_submission_of_the_future_was_made_before_the_clock_was_set_back(
     run: Path, controller: Controller
 ) -> None:
@@ -348,16 +310,12 @@ def test_a_submission_of_the_future_was_made_before_the_clock_was_set_back(
     if controller.scheduler == "slurm":
         (since,) = re.findall(r"-S (\S+)", "\n".join(controller.programs.called()))
         assert datetime.fromisoformat(since).astimezone() < now - timedelta(hours=23)
-
-
-@pytest.mark.slow
-def test_a_list_of_tasks_a_role_and_a_round_are_kept(run: Path, controller: Controller) -> None:
     (run / "tasks-2.txt").write_text("4\n5\n6\n", encoding="utf-8")
     intent(run, controller.scheduler, round=2, list="tasks-2.txt", offset=0)
-    controller.queue("20")
+    controller.queue("21")
     adopted(run)
     one = read_journal(run).submissions[-1]
-    assert (one.round, one.lines) == (2, ((4,), (5,), (6,)))
+    assert (one.round, one.lines) == (2, ((4,), (5,), (6,))), "the list of tasks and the round are kept"
 
 
 def test_a_driver_here_that_died_so_early_runs_nothing(tmp_path: Path) -> None:

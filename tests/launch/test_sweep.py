@@ -78,11 +78,8 @@ def test_what_is_requested_and_what_it_comes_to(overrides: tuple[str, ...], phra
     line = launch.request_line(ready(*overrides))
     assert [phrase for phrase in phrases if phrase not in line] == []
     assert ("with all retries" in line) == ("policy.follow_up=false" not in overrides)
-
-
-def test_the_points_are_counted_with_their_repeats() -> None:
-    assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm (from --sch")
-    assert launch.headline(ready("repeats=auto")).startswith("50 points (5 settings x at most 10) of count")
+    counted = launch.headline(ready("repeats=auto"))
+    assert counted.startswith("50 points (5 settings x at most 10) of count on slurm (from --sch")
 
 
 @pytest.fixture
@@ -177,17 +174,13 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     assert list((home / "runs").iterdir()) == [run]
     assert sweep("--new").returncode == 0
     assert len(list((home / "runs").iterdir())) == 2
-
-
-@pytest.mark.slow
-def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
-    (home / "spec.yaml").write_text(ONE_POINT, encoding="utf-8")
+    shutil.rmtree(home / "runs")
     argv = [str(JOBKIT), "sweep", "spec.yaml"]
     both = [
         subprocess.Popen(argv, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [one.communicate(timeout=60)[1] for one in both]
+    said = [one.communicate(timeout=60)[1] for one in both]  # at the same moment
     assert sorted(one.returncode for one in both) == [0, 2], said
     assert sum("this sweep has a run already" in words for words in said) == 1
     assert len(list((home / "runs").iterdir())) == 1
@@ -391,38 +384,26 @@ def go(run: Prepared) -> None:
 
 
 @pytest.fixture
-def prepared(queue: Programs) -> Prepared:
-    for name in ("sinfo", "sacctmgr"):
-        queue.add(name, "exit 1")
-    return replace(ready("sweep.batch_size=[1,2,3]", "repeats=2"), follow_script=None)
-
-
-@pytest.mark.slow
-def test_intent_stands_in_the_journal_before_the_act(
-    prepared: Prepared, tmp_path: Path, queue: Programs
-) -> None:
-    queue.add("scontrol", "echo MaxArraySize = 1001")
-    queue.add("sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
-    go(prepared)
-    assert (tmp_path / "seen").read_text().split() == ["1"], "the check comes before there is a folder"
-    assert [event["event"] for event in events(prepared.run_dir)] == ["submitting", "submitted"]
-    assert events(prepared.run_dir)[0]["throttle"] == 4
-
-
-@pytest.fixture
-def followed(prepared: Prepared, queue: Programs) -> Prepared:
-    """Return the same with a job that follows; the array limit makes it two arrays."""
-    queue.add("scontrol", "echo MaxArraySize = 4")
-    return replace(prepared, find_script="#!/bin/bash\n")
+def followed(queue: Programs) -> Prepared:
+    """Return a run with a job that follows; the array limit makes it two arrays."""
+    for name, body in (("sinfo", "exit 1"), ("sacctmgr", "exit 1"), ("scontrol", "echo MaxArraySize = 4")):
+        queue.add(name, body)
+    run = ready("sweep.batch_size=[1,2,3]", "repeats=2")
+    return replace(run, follow_script=None, find_script="#!/bin/bash\n")
 
 
 NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*) echo 8;; *) echo 7;; esac'
 
 
 @pytest.mark.slow
-def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
-    queue.add("sbatch", NUMBERED.format(last="echo 9"))
+def test_a_job_follows_all_arrays_and_intent_stands_in_the_journal_before_each_act(
+    followed: Prepared, tmp_path: Path, queue: Programs
+) -> None:
+    note = f"wc -l <{followed.run_dir}/journal.jsonl >>{tmp_path}/seen"
+    queue.add("sbatch", f"{note}; {NUMBERED.format(last='echo 9')}")
     go(followed)
+    assert (tmp_path / "seen").read_text().split() == ["1", "3", "5"], "the check comes before the folder"
+    assert events(followed.run_dir)[0]["throttle"] == 2
     taken = read_journal(followed.run_dir).submissions
     assert [(str(one.job), one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
     script = followed.run_dir / "find.sh"
@@ -435,7 +416,14 @@ def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
 
 
 @pytest.mark.slow
-def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Programs) -> None:
+def test_a_refused_check_leaves_no_folder_and_a_refused_follower_cancels_the_sweep(
+    followed: Prepared, queue: Programs
+) -> None:
+    refusal = "allocation failure: Requested node configuration is not available"
+    queue.add("sbatch", f"echo '{refusal}' >&2; exit 1")
+    with pytest.raises(JobkitError, match="nothing was submitted") as caught:
+        go(followed)
+    assert (caught.value.exit_code, followed.run_dir.exists()) == (3, False)
     queue.add("sbatch", NUMBERED.format(last='echo "Job dependency problem" >&2; exit 1'))
     with pytest.raises(JobkitError, match="Job dependency problem") as caught:
         go(followed)
@@ -445,18 +433,6 @@ def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Program
         ("cancelled", "7"),
         ("cancelled", "8"),
     ]
-
-
-@pytest.mark.slow
-def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Programs) -> None:
-    queue.add("scontrol", "echo MaxArraySize = 1001")
-    queue.add(
-        "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1'
-    )
-    with pytest.raises(JobkitError, match="nothing was submitted") as caught:
-        go(prepared)
-    assert caught.value.exit_code == 3
-    assert not prepared.run_dir.exists()
 
 
 @pytest.mark.slow

@@ -66,9 +66,13 @@ def measured(run: Path, points: Iterable[Point], bytes_of: Callable[[Point], int
 
 
 @pytest.mark.slow
-def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert resume.verify(run, memory=None) == 0
-    assert queue.called()[-1] == f"sbatch --parsable --array=1-1 {run}/find.sh --offset 4"
+def test_on_a_cluster_it_is_one_job_also_if_a_link_leads_to_the_run(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked = run.with_name("linked") / "demo"
+    linked.parent.symlink_to(run.parent)
+    assert resume.verify(linked, memory=None) == 0
+    assert queue.called()[-1] == f"sbatch --parsable --array=1-1 {linked}/find.sh --offset 4"
     assert wanted(run)["memory_bytes"] == GIB
     assert wanted(run)["after"] == 0
     assert "#SBATCH --mem=2G\n" in (run / "find.sh").read_text(encoding="utf-8")
@@ -86,12 +90,6 @@ def whole(run: Path) -> dict[str, bytes]:
 
 def unlocked(run: Path) -> dict[str, bytes]:
     return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
-
-
-@pytest.mark.slow
-def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "linked").symlink_to(run.parent)
-    assert resume.verify(tmp_path / "linked" / "demo", memory=None) == 0
 
 
 def test_a_batch_that_was_measured_is_no_job(

@@ -47,31 +47,23 @@ def test_the_typical_line_is_that_of_the_committed_records() -> None:
     assert line.largest(1) == 0
 
 
-def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
+def test_the_sizes_take_up_to_a_quarter_of_the_card_or_of_the_text() -> None:
     alone = chosen(8 * GIB)
     assert alone.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
     assert 0.2 < NOVEL.load(alone.sizes.batch_sizes[-1]) / alone.largest_load <= 0.25
     for axes in ({"workers": [1, 4]}, {"include": [{"workers": 4}]}, {"zip": {"workers": [2, 4]}}):
         shared = chosen(32 * GIB, **axes)
         assert shared.largest_load == alone.largest_load
-
-
-@pytest.mark.parametrize(("gpu_bytes", "share"), [(2 * GIB, 0.5), (6 * GIB, 1 / 3), (80 * GIB, 0.25)])
-def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float) -> None:
-    found = chosen(gpu_bytes)
-    most = min(found.largest_load or 0, NOVEL.load(NOVEL.limit))
-    assert 0.8 * share < NOVEL.load(found.sizes.batch_sizes[-1]) / most <= share
-    assert len(found.sizes.batch_sizes) == 5
-
-
-@pytest.mark.parametrize(
-    ("device", "model", "gpu_bytes"),
-    [("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)],
-)
-def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef | None, gpu_bytes: int | None) -> None:
-    chosen = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, gpu_bytes)
-    assert chosen.largest_load is None
-    assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
+    for gpu_bytes, share in ((2 * GIB, 0.5), (6 * GIB, 1 / 3), (80 * GIB, 0.25)):
+        found = chosen(gpu_bytes)
+        most = min(found.largest_load or 0, NOVEL.load(NOVEL.limit))
+        assert 0.8 * share < NOVEL.load(found.sizes.batch_sizes[-1]) / most <= share, "more of a small card"
+        assert len(found.sizes.batch_sizes) == 5
+    unknown = ("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)
+    for device, model, gpu_bytes_ in unknown:
+        of_text = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, gpu_bytes_)
+        assert of_text.largest_load is None
+        assert "up to a quarter of the 900,000 of the whole text in one call" in of_text.line
 
 
 def test_a_short_text_goes_beyond_a_quarter_and_few_sizes_say_why() -> None:

@@ -24,11 +24,12 @@ MODEL = ModelRef(
 )
 
 
-def point(
-    text_path: str = "/data/a text.txt", *, model: ModelRef | None = MODEL, device: str = "cuda"
-) -> Point:
-    text = TextRef(path=text_path, sha256="0" * 64, size_bytes=165_000, name="sample")
-    inputs = Inputs(run_id="stanza-20260101-120000-beef", text=text, model=model, device=device)
+SLURM = load_site("slurm-default", "slurm")
+
+
+def point() -> Point:
+    text = TextRef(path="/data/a text.txt", sha256="0" * 64, size_bytes=165_000, name="sample")
+    inputs = Inputs(run_id="stanza-20260101-120000-beef", text=text, model=MODEL, device="cuda")
     return plan(SweepSpec(name="stanza"), inputs)[0]
 
 
@@ -41,9 +42,7 @@ def script(scheduler: str, site: str, run_dir: str = "/home/me/runs/r1", **chang
 
 
 def find_script(**changes: object) -> str:
-    return render_find(
-        spec(**changes), load_site("slurm-default", "slurm"), point(), Path("/home/me/runs/r1")
-    )
+    return render_find(spec(**changes), SLURM, point(), Path("/home/me/runs/r1"))
 
 
 EVERYTHING = {
@@ -76,8 +75,8 @@ def test_shellcheck_has_nothing_to_say_of_odd_names(tmp_path: Path) -> None:
         folder = "/home/me/my runs/é" if scheduler == "sge" else "/home/me/my runs/it's"
         texts[site] = script(scheduler, site, folder, **EVERYTHING)
     words = ["en", "--resources-url", "http://127.0.0.1/it's"]
-    errand, slurm = spec(resources={"gpus": 0}), load_site("slurm-default", "slurm")
-    texts["fetch"] = render_errand(errand, slurm, Path("/home/me/my runs/f1"), FETCH_BODY, fetch=words)
+    errand = spec(resources={"gpus": 0})
+    texts["fetch"] = render_errand(errand, SLURM, Path("/home/me/my runs/f1"), FETCH_BODY, fetch=words)
     fetched = """models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'"""
     assert fetched in texts["fetch"]
     for name, text in texts.items():
@@ -97,7 +96,7 @@ def test_a_fetch_that_a_signal_ends_is_no_success(does: str, status: int, tmp_pa
     python.write_text(f"#!/bin/sh\n{does}\n")
     python.chmod(0o755)
     values = {"fetch": ["en"], "python": str(python)}
-    text = render_errand(spec(), load_site("slurm-default", "slurm"), tmp_path, FETCH_BODY, **values)
+    text = render_errand(spec(), SLURM, tmp_path, FETCH_BODY, **values)
     subprocess.run(["bash", "-c", text], check=False)
     assert read_exit(tmp_path / "exit").status == status
 
@@ -148,18 +147,15 @@ def test_a_template_in_the_config_folder_extends_the_shipped_one_of_its_name(
     assert "shipped/slurm.sh.j2" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
+def test_a_fault_in_a_template_names_its_line(tmp_path: Path) -> None:
+    for text, fault in (
         ("{% extends base %}\n{% block work %}\n{{ nmae }}\n{% endblock %}", r":3: 'nmae' is undefined"),
         ('{% extends "slurm.sh" %}', r":1: there is no template 'slurm.sh' to extend"),
         ("{{ name | quote }}", r":1: No filter named 'quote'"),
-    ],
-)
-def test_a_fault_in_a_template_names_its_line(text: str, fault: str, tmp_path: Path) -> None:
-    mine = own_template(tmp_path, text)
-    with pytest.raises(JobkitError, match=rf"template {re.escape(mine)}{fault}"):
-        script("slurm", "slurm-default", template=mine)
+    ):
+        mine = own_template(tmp_path, text)
+        with pytest.raises(JobkitError, match=rf"template {re.escape(mine)}{fault}"):
+            script("slurm", "slurm-default", template=mine)
 
 
 @pytest.mark.fault
@@ -203,24 +199,23 @@ def test_the_header_of_a_template_of_the_specs_own_is_its_header_too(tmp_path: P
     assert find_script(template=body) == find_script(), "the body of a point is not taken for it"
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "folder"), [("slurm", "a\\b"), ("sge", "it's"), ("sge", "$HOME"), ("sge", "a,b")]
-)
-def test_a_path_that_a_header_cannot_carry_is_refused(scheduler: str, folder: str) -> None:
-    with pytest.raises(JobkitError, match=f"{scheduler} cannot write logs to a path with"):
-        script(scheduler, f"{scheduler}-default", f"/home/me/{folder}")
+CANNOT = "cannot write logs to a path with"
 
 
 @pytest.mark.parametrize(
-    ("image", "run_dir", "words"),
+    ("scheduler", "folder", "image", "words"),
     [
-        ("tools.sif", "/home/me/runs/r1", "'tools.sif': here it must be an absolute path or a URI"),
-        ("/images/tools.sif", "/home/me/a,b/r1", "a,b/r1: a path with a comma or a colon"),
+        ("slurm", "a\\b", None, f"slurm {CANNOT}"),
+        *(("sge", folder, None, f"sge {CANNOT}") for folder in ("it's", "$HOME", "a,b")),
+        ("local", "r1", "tools.sif", "'tools.sif': here it must be an absolute path or a URI"),
+        ("local", "a,b/r1", "/images/tools.sif", "a,b/r1: a path with a comma or a colon"),
     ],
 )
-def test_what_a_container_cannot_be_given_is_refused(image: str, run_dir: str, words: str) -> None:
+def test_a_path_that_a_header_or_a_container_cannot_carry_is_refused(
+    scheduler: str, folder: str, image: str | None, words: str
+) -> None:
     with pytest.raises(JobkitError, match=re.escape(words)):
-        script("local", "local-default", run_dir, environment={"container": image})
+        script(scheduler, f"{scheduler}-default", f"/home/me/{folder}", environment={"container": image})
 
 
 @pytest.mark.slow

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all 
 
 @pytest.fixture(autouse=True)
 def no_models_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Stanza's own folder somewhere empty."""
+    """Have Stanza's own folder, and the hub's, somewhere empty."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("STANZA_RESOURCES_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
 
@@ -48,8 +49,8 @@ def find(cache: Path, size: str = "full", fallback: str | None = None, name: str
     return models.find("stanza-ner", named, Path(), cache)
 
 
-def test_a_missing_model_names_the_places_and_the_command(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_model_names_the_places_and_a_stand_in_is_described_without_building(
+    cache: Path, tmp_path: Path, tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STANZA_RESOURCES_DIR", str(tmp_path / "named"))
     with pytest.raises(JobkitError, match="not on this machine") as caught:
@@ -62,12 +63,6 @@ def test_a_missing_model_names_the_places_and_the_command(
     assert "model.fallback: stand-in" in caught.value.hint
     with pytest.raises(JobkitError, match="'de' is not on this machine"):
         find(cache, "full", "stand-in", "de")  # the stand-in is English
-    assert not cache.exists()
-
-
-def test_without_building_a_stand_in_is_described(
-    cache: Path, tiny_model: ModelRef, kept_cache: Path
-) -> None:
     for size in ("tiny", "full"):
         found = find(cache, size, "stand-in")
         assert (found.stand_in, found.fingerprint) == (True, NOT_BUILT)
@@ -214,14 +209,13 @@ def a_model(folder: Path, name: str = "config.json") -> Path:
     return folder
 
 
-def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_users_is_the_model(tmp_path: Path) -> None:
     a_model(tmp_path / "mine")
     found = models.find(TAGGER, {"path": "mine"}, tmp_path, tmp_path / "cache")
     assert (found.path, found.name, found.kind) == (str(tmp_path / "mine"), "mine", FOLDER)
     assert (found.stand_in, found.caveat, found.title, found.size_bytes) == (False, "", "mine", 2)
     a_model(tmp_path / "any", "weights.bin")
     assert models.find("own:Own", {"path": "any"}, tmp_path, tmp_path).name == "any"
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     found = models.find(TAGGER, {"fallback": "stand-in"}, tmp_path, tmp_path)
     assert (found.fingerprint, found.architecture) == (NOT_BUILT, "bert-base biased to O")
     assert found.caveat == "RANDOM weights, architecture bert-base biased to O"
@@ -238,9 +232,8 @@ def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_what_is_not_there_is_refused(
-    workload: str, model: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workload: str, model: dict[str, str], said: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     a_model(tmp_path / "mine")
     with pytest.raises(JobkitError, match=said) as error:
         models.find(workload, model, tmp_path, tmp_path / "cache")
@@ -250,7 +243,6 @@ def test_what_is_not_there_is_refused(
 def test_the_cache_of_the_hub_and_installed_packages_are_looked_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     model = tmp_path / "hub" / "models--dslim--bert-base-NER"
     snapshot = a_model(model / "snapshots" / COMMIT)
     (model / "refs").mkdir()

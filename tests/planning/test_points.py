@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobkit.core.errors import JobkitError
@@ -27,13 +29,11 @@ def test_points_stand_in_ascending_need_of_device_memory() -> None:
     assert [point.order for point in points[:2]] == ["text", "load"], "words keep their order"
 
 
-def test_a_load_of_16_bits_needs_half_and_a_point_knows_its_precision() -> None:
+def test_a_load_of_16_bits_needs_half() -> None:
     sweep = {"batch_size": [1000, 600], "precision": ["fp32", "bf16"]}
     points = planned(sweep=sweep, repeats=1)
     need = [(point.numbers["batch_size"], point.precision) for point in points]
     assert need == [(600, "bf16"), (1000, "bf16"), (600, "fp32"), (1000, "fp32")]
-    assert planned(repeats=1)[0].precision == "fp32"
-    assert planned(repeats=1, precision=None)[0].precision is None
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,9 @@ def test_a_point_knows_its_precision_and_shortcuts_by_the_knob_or_by_the_key(
     rows = {"include": [{"batch_size": 1}, {"batch_size": 1, key: usual}]}
     filled = planned(sweep=rows, repeats=1, **{key: other})
     assert {(point.params[key], getattr(point, key)) for point in filled} == {(other,) * 2, (usual,) * 2}
-
-
-@pytest.mark.parametrize("name", ["precision", "shortcuts"])
-def test_a_knob_of_numbers_with_that_name_is_none_of_jobkits(name: str) -> None:
-    (point,) = planned(sweep={name: [16]}, repeats=1, precision=None, shortcuts=None, workload="own:Own")
-    assert (point.params, getattr(point, name)) == ({name: 16}, None)
+    none: dict[str, Any] = {"precision": None, "shortcuts": None}
+    (point,) = planned(sweep={key: [16]}, repeats=1, workload="own:Own", **none)
+    assert (point.params, getattr(point, key)) == ({key: 16}, None), "numbers are none of jobkit's"
 
 
 def test_a_knob_overrides_the_key_of_the_same_name() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from jobkit.answers.loads import NONE, TOKENIZER, Lengths, read_lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.launch.submission import write_run
-from jobkit.planning.prepare import Options, prepare
+from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.spec.sweep_spec import load_spec
 from tests.support.builders import own_workload
 
@@ -26,37 +28,32 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
+def ready(spec: Path, *overrides: str, scheduler: str = "slurm", **more: Any) -> Prepared:
+    """Return what a spec is without anything built; its runs would stand next to it."""
+    say = more.pop("say", print)
+    options = Options(overrides=overrides, scheduler=scheduler, runs_dir=spec.parent / "runs", **more)
+    return prepare(spec, options, say=say)
+
+
 def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path: Path) -> None:
-    options = Options(overrides=("repeats=1",), scheduler="slurm", runs_dir=tmp_path / "runs")
-    prepared = prepare(spec, options, build=False, say=print)
+    prepared = ready(spec, "repeats=1")
     decided = prepared.spec
     assert (decided.scheduler, decided.site, decided.device) == ("slurm", "slurm-default", "cpu")
     assert len(prepared.points) == 2
     assert prepared.groups[0].request.walltime_s == 600
     assert not (tmp_path / "runs").exists()
-    options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
-    asked = prepare(spec, options, build=False, say=print).groups[0].request
+    asked = ready(spec, scheduler="sge", site="lancaster-hec").groups[0].request
     assert asked.resources == ("ncpus", "h_vmem", "h_rt"), "to be checked"
 
 
-def test_a_call_of_an_encoder_has_the_paragraphs_that_fill_a_gpu(spec: Path, tmp_path: Path) -> None:
-    text = SPEC.replace("count", "sentence-embedding").replace("batch_size: [1, 2]", "padded: [4096]")
-    spec.write_text(text.replace("gpus: 0", "gpus: 1") + "model: {name: en, fallback: stand-in}\n")
-    units = []
-    for words in (
-        ("shortcuts=exact",),
-        ("shortcuts=exact", "work_unit=50"),
-        ("sweep.shortcuts=[off, exact]",),
-        (),
-    ):
-        options = Options(overrides=("device=cuda", *words), scheduler="slurm", runs_dir=tmp_path)
-        units.append({point.work_unit for point in prepare(spec, options, build=False, say=print).points})
-    assert units == [{10_000}, {50}, {10_000}, {100}]
-
-
-def test_the_budget_of_an_encoder_is_written_into_the_plan(spec: Path, tmp_path: Path) -> None:
-    text = SPEC.replace("count", "sentence-embedding").replace("batch_size: [1, 2]", "threads: [1]")
-    spec.write_text(text.replace("gpus: 0", "gpus: 1") + "model: {name: en, fallback: stand-in}\n")
+def test_an_encoder_gets_the_paragraphs_of_a_call_and_the_budget_that_fill_a_device(spec: Path) -> None:
+    text = SPEC.replace("count", "sentence-embedding").replace("gpus: 0", "gpus: 1")
+    text += "model: {name: en, fallback: stand-in}\n"
+    spec.write_text(text.replace("batch_size: [1, 2]", "padded: [4096]"))
+    given = ("shortcuts=exact",), ("shortcuts=exact", "work_unit=50"), ("sweep.shortcuts=[off, exact]",), ()
+    runs = [ready(spec, "device=cuda", *words).points for words in given]
+    assert [{point.work_unit for point in points} for points in runs] == [{10_000}, {50}, {10_000}, {100}]
+    spec.write_text(text.replace("batch_size: [1, 2]", "threads: [1]"))
     found = []
     for words in (
         ("device=cuda", "shortcuts=exact"),
@@ -64,26 +61,23 @@ def test_the_budget_of_an_encoder_is_written_into_the_plan(spec: Path, tmp_path:
         ("device=cpu", "shortcuts=exact", "sweep.batch_size=[8]"),
         ("device=cpu",),
     ):
-        options = Options(overrides=words, scheduler="slurm", runs_dir=tmp_path)
-        prepared = prepare(spec, options, build=False, say=print)
+        prepared = ready(spec, *words)
         found.append(prepared.points[0].params.get("padded"))
         assert prepared.spec.sweep.product.get("padded") == (found[-1] and [found[-1]])
     assert found == [16_384, 1_000, None, None]
 
 
 def test_what_the_shell_asks_of_sbatch_and_the_spec_does_not_is_asked_and_kept(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("ACCOUNT", "nlp"), ("PARTITION", "long"), ("QOS", "high")):
         monkeypatch.setenv(f"SBATCH_{name}", value)
-    options = Options(overrides=("resources.qos=low",), scheduler="slurm", runs_dir=tmp_path)
-    prepared = prepare(spec, options, build=False, say=print)
+    prepared = ready(spec, "resources.qos=low")
     lines = {"--account=nlp", "--partition=long", "--qos=low"}
     assert {f"#SBATCH {line}" for line in lines} < set(prepared.script.splitlines())
     assert prepared.spec.resources.account == "nlp"
     assert prepared.why.endswith("; SBATCH_ACCOUNT is nlp; SBATCH_PARTITION is long")
-    prepared = prepare(spec, Options(scheduler="sge", runs_dir=tmp_path), build=False, say=print)
-    assert prepared.spec.resources.account is None
+    assert ready(spec, scheduler="sge").spec.resources.account is None
 
 
 def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
@@ -114,14 +108,13 @@ def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     ],
 )
 def test_a_key_that_means_nothing_to_a_workload_is_one_fault(
-    overrides: tuple[str, ...], said: str, spec: Path, tmp_path: Path
+    overrides: tuple[str, ...], said: str, spec: Path
 ) -> None:
-    options = Options(overrides=overrides, scheduler="local", runs_dir=tmp_path / "runs")
     if not said:
-        assert prepare(spec, options, build=False).spec.trim
+        assert ready(spec, *overrides, scheduler="local").spec.trim
         return
     with pytest.raises(JobkitError, match=said) as caught:
-        prepare(spec, options, build=False)
+        ready(spec, *overrides, scheduler="local")
     assert "prompt: " not in caught.value.message
 
 
@@ -131,34 +124,25 @@ def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     (tmp_path / "mine.sh.j2").write_text("{% extends base %}{% block work %}true\n{% endblock %}")
     spec.write_text(SPEC + "template: mine.sh.j2\n", encoding="utf-8")
     monkeypatch.chdir("/")
-    options = Options(scheduler="slurm", runs_dir=tmp_path)
-    prepared = prepare(spec, options, build=False, say=print)
+    prepared = ready(spec)
     assert prepared.script.endswith("\ntrue\n")
     assert prepared.spec.template == str(tmp_path / "mine.sh.j2")
     again = tmp_path / "elsewhere" / "sweep.yaml"
     again.parent.mkdir()
     again.write_text(prepared.spec.as_yaml(), encoding="utf-8")
-    assert prepare(again, Options(runs_dir=tmp_path), build=False, say=print).spec == prepared.spec
+    assert prepare(again, Options(runs_dir=tmp_path)).spec == prepared.spec
 
 
-@pytest.mark.parametrize(
-    ("device", "gpus", "scheduler", "said"),
-    [
-        ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
-        ("auto", 2, "slurm", ""),
-        ("cpu", 2, "local", ""),
-    ],
-)
-def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
-    spec: Path, tmp_path: Path, device: str, gpus: int, scheduler: str, said: str
-) -> None:
-    overrides = (f"device={device}", f"resources.gpus={gpus}", "sweep.batch_size=[1]")
-    lines: list[str] = []
-    options = Options(overrides=overrides, scheduler=scheduler, runs_dir=tmp_path)
-    prepare(spec, options, build=False, say=lines.append)
-    assert [line for line in lines if line.startswith("warning: ")] == lines
-    assert said in "".join(lines)
-    assert bool(lines) is bool(said)
+def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(spec: Path) -> None:
+    for scheduler, device, gpus, warned in (
+        ("slurm", "cpu", 1, ["each point would hold a GPU and use none (--set resources.gpus=0)"]),
+        ("slurm", "auto", 2, []),
+        ("local", "cpu", 2, []),
+    ):
+        lines: list[str] = []
+        words = (f"device={device}", f"resources.gpus={gpus}", "sweep.batch_size=[1]")
+        ready(spec, *words, scheduler=scheduler, say=lines.append)
+        assert [line.rpartition(": ")[2] for line in lines] == warned
 
 
 def test_a_text_of_one_paragraph_is_warned_of_and_jsonl_is_read_as_documents(
@@ -167,28 +151,20 @@ def test_a_text_of_one_paragraph_is_warned_of_and_jsonl_is_read_as_documents(
     said: list[str] = []
     for name, number in (("lines.NDJSON", 3), ("lines.txt", 1)):
         (tmp_path / name).write_text('{"text": "One.\\r\\n\\r\\nTwo."}\n{"text": ""}\n{"text": "Three."}\n')
-        options = Options(overrides=(f"text={name}",), scheduler="local", runs_dir=tmp_path)
         assert not said
-        lengths = prepare(spec, options, build=False, say=said.append).lengths
+        lengths = ready(spec, f"text={name}", scheduler="local", say=said.append).lengths
         assert lengths
         assert len(lengths.paragraphs) == number
     assert f"sed G {tmp_path}/lines.txt > {tmp_path}/lines.lines.txt" in said[0]
     (tmp_path / "lines.NDJSON").write_text('{"text": "One."}\nTwo.\n')
     with pytest.raises(JobkitError, match=r"lines.NDJSON:2: not JSON"):
-        prepare(spec, Options(overrides=("text=lines.NDJSON",), scheduler="local"), build=False)
-
-
-def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
-    overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
-    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each need a job of more than ten years"):
-        prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
+        ready(spec, "text=lines.NDJSON", scheduler="local")
 
 
 def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n\n".join("x" * (50 + n % 7) for n in range(400)), encoding="utf-8")
     said: list[str] = []
-    options = Options(overrides=("sweep.batch_size=auto",), scheduler="local", runs_dir=tmp_path / "runs")
-    prepared = prepare(spec, options, build=False, say=said.append)
+    prepared = ready(spec, "sweep.batch_size=auto", scheduler="local", say=said.append)
     chosen = prepared.spec.sweep.product["batch_size"]
     assert len(chosen) == 5
     assert [point.numbers["batch_size"] for point in prepared.points] == chosen * 3
@@ -206,29 +182,26 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     ("workload", "source"), [("count", TOKENIZER), ("tests.workloads.hungry:Unmeasured", NONE)]
 )
 def test_the_run_folder_has_the_lengths_also_for_sizes_in_numbers(
-    spec: Path, tmp_path: Path, workload: str, source: str
+    spec: Path, workload: str, source: str
 ) -> None:
     """Every command goes by them, so that one question has one answer; a workload may tell none."""
-    prepared = prepare(spec, Options(overrides=(f"workload={workload}",), runs_dir=tmp_path / "runs"))
+    prepared = ready(spec, f"workload={workload}", scheduler="local")
     write_run(prepared)
     written = read_lengths(prepared.run_dir)
     assert written is not None
     assert (written, written.source) == (prepared.lengths, source)
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "said", "pack"), [("slurm", "", 6), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)]
-)
-def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
-    spec: Path, tmp_path: Path, scheduler: str, said: str, pack: int
-) -> None:
-    spec.write_text(SPEC + said, encoding="utf-8")
-    site = tmp_path / "site.yaml"
-    site.write_text(f"name: s\nscheduler: {scheduler}\npack: 20\n", encoding="utf-8")
-    if scheduler == "slurm":
-        site.write_text(site.read_text() + "requests: {cpus: x, memory: x, walltime: x}\n")
-    options = Options(scheduler=scheduler, site=str(site), runs_dir=tmp_path / "runs")
-    assert prepare(spec, options, build=True).spec.pack == pack
+def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(spec: Path) -> None:
+    site = spec.with_name("site.yaml")
+    requests = "requests: {cpus: x, memory: x, walltime: x}\n"
+    for scheduler, said, pack in (("slurm", "", 6), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)):
+        spec.write_text(SPEC + said, encoding="utf-8")
+        text = f"name: s\nscheduler: {scheduler}\npack: 20\n{requests if scheduler == 'slurm' else ''}"
+        site.write_text(text, encoding="utf-8")
+        assert ready(spec, scheduler=scheduler, site=str(site)).spec.pack == pack
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each need a job of more than ten years"):
+        ready(spec, "pack=2", "repeats=2", "resources.walltime=2000d")
 
 
 @pytest.mark.slow
@@ -257,12 +230,9 @@ def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
     with (tmp_path / "own.py").open("a") as stream:
         stream.write("class Bare:\n    KNOBS = ('batch_size',)\n")
     (tmp_path / "broken_.py").write_text("x = 0\n1 / x\n")
-    options = Options(overrides=(f"workload={name}",), scheduler="local", runs_dir=tmp_path / "runs")
-    if said:
-        with pytest.raises(JobkitError, match=said):
-            prepare(spec, options)
-    else:
-        assert {point.workload_folder for point in prepare(spec, options).points} == {str(tmp_path)}
+    with pytest.raises(JobkitError, match=said) if said else nullcontext():
+        found = ready(spec, f"workload={name}", scheduler="local").points
+        assert {point.workload_folder for point in found} == {str(tmp_path)}
     assert "own" not in sys.modules, "the code of a user runs in another process"
 
 
@@ -272,7 +242,7 @@ def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: P
     spec.write_text(f"workload: {name}\ntext: {tmp_path}/text.txt\nsweep:\n  batch_size: [1]\n  width: [2]\n")
     said = rf"spec\.yaml:5:3: sweep\.width: no such knob: the KNOBS of {name} holds batch_size"
     with pytest.raises(JobkitError, match=said):
-        prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"))
+        ready(spec, scheduler="local")
     assert not (tmp_path / "runs").exists()
 
 
@@ -289,13 +259,10 @@ CPU_ONLY = ("device=cpu", "workload=stanza-ner", "model.fallback=stand-in")
         ("", "precision=bf16"),
     ],
 )
-def test_what_only_a_gpu_has_is_refused_on_a_cpu(
-    said: str, override: str, spec: Path, tmp_path: Path
-) -> None:
-    options = Options(overrides=(*CPU_ONLY, override), scheduler="slurm", runs_dir=tmp_path / "runs")
+def test_what_only_a_gpu_has_is_refused_on_a_cpu(said: str, override: str, spec: Path) -> None:
     if not said:
-        assert prepare(spec, options, build=False).points
+        assert ready(spec, *CPU_ONLY, override).points
         return
     with pytest.raises(JobkitError, match=f"^{said}means nothing with device: cpu") as caught:
-        prepare(spec, options, build=False)
+        ready(spec, *CPU_ONLY, override)
     assert caught.value.hint == "leave it out, or set device: cuda"

@@ -70,88 +70,94 @@ def test_what_was_not_saved_as_an_embedder_is_one_with_a_pooling(
 
 SHARDS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
 OWN = {**BERT, "model_type": "new", "auto_map": {"AutoModel": "modeling.New"}}
+ROBERTA = {**BERT, "model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
+SETTINGS = "sentence_bert_config.json"
+DENSE: Files = {
+    **SAVED,
+    "modules.json": modules(f"{BASE}Transformer", f"{BASE}Dense"),
+    "1_Dense/config.json": {},
+}
+OWN_DENSE = {"1_Dense/config.json": {"activation_function": "mine.F"}, "1_Dense/model.safetensors": ""}
+ADAPTER = {"adapter_config.json": {"base_model_name_or_path": "a/b"}}
 
 
-@pytest.mark.parametrize(
-    ("workload", "files", "message", "hint"),
-    [
-        (
-            EMBEDDER,
-            {"modules.json": modules(f"{BASE}BoW", path="0_BoW")},
-            "begins with the module BoW",
-            "function",
-        ),
-        (EMBEDDER, {"modules.json": modules(f"{BASE}Router")}, "begins with the module Router", "function"),
-        (
-            EMBEDDER,
-            {**SAVED, "modules.json": modules("mine.T")},
-            "needs Python code .*: mine.T",
-            "trust_remote",
-        ),
-        (
-            EMBEDDER,
-            {**SAVED, "config.json": OWN, "modeling.py": ""},
-            "needs Python code .*: modeling.New",
-            "trust_remote_code: true",
-        ),
-        (
-            TAGGER,
-            {**WHOLE, "config.json": BERT},
-            "not saved for token classification: it is BertModel",
-            "head",
-        ),
-        (TAGGER, {"config.json": TAGS, "onnx/model.onnx": ""}, "weights of ONNX alone", "save_pretrained"),
-        (TAGGER, {"config.json": TAGS}, "has no weights", "save_pretrained"),
-        (
-            EMBEDDER,
-            {
-                **SAVED,
-                "adapter_config.json": {"base_model_name_or_path": "a/b"},
-            },
-            "is an adapter of a/b",
-            "merge_and_unload",
-        ),
-        (
-            EMBEDDER,
-            {
-                **SAVED,
-                "config.json": {
-                    **BERT,
-                    "model_type": "roberta",
-                    "max_position_embeddings": 514,
-                    "pad_token_id": 1,
-                },
-            },
-            "takes 514 tokens, and has positions for 512",
-            '"model_max_length": 512',
-        ),
-        (
-            EMBEDDER,
-            {**SAVED, "sentence_bert_config.json": {"max_seq_length": 600}},
-            "takes 600",
-            "max_seq_length",
-        ),
-        (
-            TAGGER,
-            {**WHOLE, "config.json": {**TAGS, "model_type": "t5", "max_position_embeddings": None}},
-            "names no largest",
-            "512",
-        ),
-        (
-            TAGGER,
-            {**WHOLE, "config.json": {**TAGS, "max_position_embeddings": "512"}},
-            "'512' is no number of positions",
-            "JSON files",
-        ),
-        (TAGGER, {**WHOLE, "config.json": []}, "not as a library saves a model", "JSON files"),
-        (
-            TAGGER,
-            {"config.json": TAGS, "model-1.safetensors": "", "model.safetensors.index.json": SHARDS},
-            r"model-2\.safetensors is missing",
-            "copy all files",
-        ),
-    ],
-)
+def tags(**config: object) -> Files:
+    return {**WHOLE, "config.json": {**TAGS, **config}}
+
+
+def built_of(*kinds: str, path: str = "") -> Files:
+    return {"modules.json": modules(*(f"{BASE}{kind}" for kind in kinds), path=path)}
+
+
+REFUSED: list[tuple[str, Files, str, str]] = [
+    (EMBEDDER, built_of("BoW", path="0_BoW"), "begins with the module BoW", "function"),
+    (EMBEDDER, built_of("Router"), "begins with the module Router", "function"),
+    (
+        EMBEDDER,
+        {**SAVED, "modules.json": modules("mine.T")},
+        "Python code .*: mine.T",
+        "trust_remote_code: true",
+    ),
+    (
+        EMBEDDER,
+        {**SAVED, "config.json": OWN, "modeling.py": ""},
+        "Python code .*: modeling.New",
+        "trust_remote",
+    ),
+    (TAGGER, {**WHOLE, "config.json": BERT}, "not saved for token classification: it is BertModel", "head"),
+    (TAGGER, {"config.json": TAGS, "onnx/model.onnx": ""}, "weights of ONNX alone", "save_pretrained"),
+    (TAGGER, {"config.json": TAGS}, "has no weights", "save_pretrained"),
+    (EMBEDDER, {**SAVED, **ADAPTER}, "is an adapter of a/b", "merge_and_unload"),
+    (
+        EMBEDDER,
+        {**SAVED, "config.json": ROBERTA},
+        "takes 514 tokens, and has positions for 512",
+        'length": 512',
+    ),
+    (EMBEDDER, {**SAVED, SETTINGS: {"max_seq_length": 600}}, "takes 600", "max_seq_length"),
+    (TAGGER, tags(model_type="t5", max_position_embeddings=None), "names no largest", "512"),
+    (TAGGER, tags(max_position_embeddings="512"), "'512' is no number of positions", "JSON files"),
+    (TAGGER, {**WHOLE, "config.json": []}, "not as a library saves a model", "JSON files"),
+    (TAGGER, tags(id2label={"0": "O", "2": "B-X"}), "does not name each label", "JSON files"),
+    (
+        TAGGER,
+        {"config.json": TAGS, "model.safetensors": ""},
+        "has no vocabulary of a tokenizer",
+        "save_pretrained",
+    ),
+    (
+        TAGGER,
+        {"config.json": TAGS, "model-1.safetensors": "", "model.safetensors.index.json": SHARDS},
+        r"model-2\.safetensors is missing",
+        "copy all files",
+    ),
+]
+# of an embedder whose other files are as the library saves them
+REFUSED += [
+    (EMBEDDER, {**SAVED, **files}, message, "")
+    for files, message in (
+        ({POOLING: {"whitens": True}}, "1_Pooling/config.json: Pooling has no setting 'whitens'"),
+        ({SETTINGS: {"drops": 1}}, f"{SETTINGS}: Transformer has no setting 'drops'"),
+        ({KIND: {"default_prompt_name": "nix"}}, "no prompt for its default_prompt_name 'nix'"),
+        ({KIND: {"prompts": None}}, "is not as a library saves a model"),
+        ({KIND: {"truncate_dim": "16"}}, "truncate_dim is '16', not a whole number from 1 on"),
+        ({KIND: {"truncate_dim": 0}}, "truncate_dim is 0"),
+        ({SETTINGS: {"max_seq_length": "128"}}, "max_seq_length is '128', not a whole number from 3 on"),
+        ({SETTINGS: {"max_seq_length": 2}}, "max_seq_length is 2"),
+        ({SETTINGS: {"processing_kwargs": {"text": {"max_length": 600}}}}, "takes 600 tokens, and has"),
+        ({SETTINGS: {"processor_kwargs": {"model_max_length": 600}}}, "takes 600 tokens, and has"),
+        (built_of("Transformer", path="../x"), r"in '\.\./x' is hidden, or outside"),
+        (built_of("Transformer", path="/x"), "in '/x' is hidden, or outside"),
+        (built_of("Transformer", "Pooling", "Pooling"), "2_Pooling/config.json is missing"),
+        (built_of("Transformer", "LayerNorm"), "1_LayerNorm has no weights"),
+        (DENSE, "1_Dense has no weights"),
+        (DENSE | OWN_DENSE, "needs Python code that comes with it: mine.F"),
+        ({"config.json": OWN}, "needs Python code that is not in it: modeling.New"),
+    )
+]
+
+
+@pytest.mark.parametrize(("workload", "files", "message", "hint"), REFUSED)
 def test_a_folder_is_refused_by_what_it_is(
     workload: str, files: Files, message: str, hint: str, tmp_path: Path
 ) -> None:
@@ -210,95 +216,23 @@ def test_a_prompt_is_a_text_or_the_name_of_one(
             assert fingerprint(tmp_path, "", named.kind, named.options) == named.fingerprint
 
 
-def test_models_of_every_layout_are_found(tmp_path: Path) -> None:
-    layouts: list[tuple[str, Files, dict[str, object]]] = [
-        (EMBEDDER, SAVED, {}),
-        (
-            EMBEDDER,
-            {
-                "modules.json": modules(f"{BASE}StaticEmbedding"),
-                "model.safetensors": "",
-                "tokenizer.json": {},
-            },
-            {},
-        ),
-        (
-            EMBEDDER,
-            {
-                "modules.json": modules(f"{BASE}Transformer", path="0_Transformer"),
-                **{f"0_Transformer/{name}": data for name, data in WHOLE.items()},
-            },
-            {},
-        ),
-        (EMBEDDER, {**SAVED, "modules.json": modules("mine.T")}, {"trust_remote_code": True}),
-        (TAGGER, {**WHOLE, "config.json": TAGS}, {}),
-    ]
-    for number, (workload, files, keys) in enumerate(layouts):
-        (tmp_path / str(number)).mkdir()
-        assert found(workload, tmp_path / str(number), files, **keys).options == keys
-
-
-DENSE: Files = {
-    **SAVED,
-    "modules.json": modules(f"{BASE}Transformer", f"{BASE}Dense"),
-    "1_Dense/config.json": {},
-}
-SETTINGS = "sentence_bert_config.json"
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({POOLING: {"whitens": True}}, "1_Pooling/config.json: Pooling has no setting 'whitens'"),
-        ({SETTINGS: {"drops": 1}}, f"{SETTINGS}: Transformer has no setting 'drops'"),
-        ({KIND: {"default_prompt_name": "nix"}}, "no prompt for its default_prompt_name 'nix'"),
-        ({KIND: {"prompts": None}}, "is not as a library saves a model"),
-        ({KIND: {"truncate_dim": "16"}}, "truncate_dim is '16', not a whole number from 1 on"),
-        ({KIND: {"truncate_dim": 0}}, "truncate_dim is 0"),
-        ({SETTINGS: {"max_seq_length": "128"}}, "max_seq_length is '128', not a whole number from 3 on"),
-        ({SETTINGS: {"max_seq_length": 2}}, "max_seq_length is 2"),
-        ({SETTINGS: {"processing_kwargs": {"text": {"max_length": 600}}}}, "takes 600 tokens, and has"),
-        ({SETTINGS: {"processor_kwargs": {"model_max_length": 600}}}, "takes 600 tokens, and has"),
-        ({"modules.json": modules(f"{BASE}Transformer", path="../x")}, r"in '\.\./x' is hidden, or outside"),
-        ({"modules.json": modules(f"{BASE}Transformer", path="/x")}, "in '/x' is hidden, or outside"),
-        (
-            {"modules.json": modules(f"{BASE}Transformer", f"{BASE}Pooling", f"{BASE}Pooling")},
-            "2_Pooling/config.json is missing",
-        ),
-        ({"modules.json": modules(f"{BASE}Transformer", f"{BASE}LayerNorm")}, "1_LayerNorm has no weights"),
-        (DENSE, "1_Dense has no weights"),
-        (
-            {
-                **DENSE,
-                "1_Dense/config.json": {"activation_function": "mine.F"},
-                "1_Dense/model.safetensors": "",
-            },
-            "needs Python code that comes with it: mine.F",
-        ),
-        ({"config.json": OWN}, "needs Python code that is not in it: modeling.New"),
-        ({"adapter_config.json": {"base_model_name_or_path": "a/b"}}, "is an adapter of a/b"),
-    ],
-)
-def test_an_embedder_that_the_library_cannot_load_is_refused_by_name(
-    files: Files, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(JobkitError, match=message):
-        found(EMBEDDER, tmp_path, {**SAVED, **files})
-
-
 def test_what_the_library_takes_is_taken(tmp_path: Path) -> None:
     odd: Files = {
         KIND: {"default_prompt_name": "query", "truncate_dim": 10_000, "__version__": {"transformers": "99"}},
         "tokenizer_config.json": {"model_max_length": 1e30},
         SETTINGS: {"max_seq_length": None, "do_lower_case": False},
     }
-    found(EMBEDDER, tmp_path, {**SAVED, **odd})
-
-
-def test_a_tokenizer_without_a_word_and_a_label_without_a_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="does not name each label"):
-        found(TAGGER, tmp_path, {**WHOLE, "config.json": {**TAGS, "id2label": {"0": "O", "2": "B-X"}}})
-    (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(JobkitError, match="has no vocabulary of a tokenizer"):
-        found(TAGGER, tmp_path, {"config.json": TAGS})
-    found(TAGGER, tmp_path, {"tokenizer_config.json": {"tokenizer_class": "ByT5Tokenizer"}})
+    inside = {f"0_Transformer/{name}": data for name, data in WHOLE.items()}
+    static = {**built_of("StaticEmbedding"), "model.safetensors": "", "tokenizer.json": {}}
+    of_bytes = {"tokenizer_config.json": {"tokenizer_class": "ByT5Tokenizer"}, "model.safetensors": ""}
+    layouts: list[tuple[str, Files, dict[str, object]]] = [
+        (EMBEDDER, {**SAVED, **odd}, {}),
+        (EMBEDDER, static, {}),
+        (EMBEDDER, {**built_of("Transformer", path="0_Transformer"), **inside}, {}),
+        (EMBEDDER, {**SAVED, "modules.json": modules("mine.T")}, {"trust_remote_code": True}),
+        (TAGGER, tags(), {}),
+        (TAGGER, {"config.json": TAGS, **of_bytes}, {}),
+    ]
+    for number, (workload, files, keys) in enumerate(layouts):
+        (tmp_path / str(number)).mkdir()
+        assert found(workload, tmp_path / str(number), files, **keys).options == keys

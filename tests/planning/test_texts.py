@@ -12,16 +12,9 @@ from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Lengths, Loads
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.planning import texts
-from jobkit.planning import texts as known_lengths
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import SEED, generate
-from jobkit.planning.texts import (
-    cached_lengths,
-    estimated_lengths,
-    find_text,
-    paragraphs_of,
-    text_lengths,
-)
+from jobkit.planning.texts import cached_lengths, estimated_lengths, find_text, paragraphs_of, text_lengths
 from jobkit.worker.paragraphs import read_paragraphs
 from tests.support.builders import own_workload
 
@@ -37,12 +30,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def server(folder: Path, serve: Callable[[Path], str]) -> str:
-    """Serve the spec's folder and return the address."""
-    return serve(folder)
 
 
 def test_the_sample_is_written_to_the_cache(folder: Path, cache: Path) -> None:
@@ -74,10 +61,7 @@ def test_the_sample_is_generated_once_for_a_cache_that_is_there(
     Path(made.path).write_bytes(kept[:100])
     assert find_text("sample:30", base=folder, cache=cache) == made
     assert Path(made.path).read_bytes() == kept, "a damaged copy is written again"
-
-
-def test_a_cache_that_cannot_be_written_does_not_stop_a_dry_run(folder: Path, cache: Path) -> None:
-    cache.mkdir()
+    shutil.rmtree(cache / "texts")
     (cache / "texts").write_text("no folder", encoding="ascii")
     assert find_text("sample:30", base=folder, cache=cache, write=False).size_bytes > 0
     with pytest.raises(JobkitError):
@@ -141,7 +125,21 @@ def test_a_misspelt_file_is_answered_with_the_closest_name(typed: str, folder: P
     assert "sample" in caught.value.hint
 
 
-def test_an_address_is_downloaded_once(folder: Path, cache: Path, server: str) -> None:
+def test_an_address_is_downloaded_once_and_one_that_fails_leaves_nothing(
+    folder: Path, cache: Path, serve: Callable[[Path], str]
+) -> None:
+    server = serve(folder)
+    with pytest.raises(JobkitError, match="not downloaded yet"):
+        find_text(f"{server}/a.txt", base=folder, cache=cache, write=False)
+    assert not cache.exists()
+    for address, said in (
+        (server, r"could not be downloaded: .*404"),
+        ("http://127.0.0.1:1", "could not be"),
+    ):
+        with pytest.raises(JobkitError, match=said) as caught:
+            find_text(f"{address}/a.txt", base=folder, cache=cache)
+        assert "curl" in caught.value.hint
+    assert not list((cache / "texts").iterdir())
     (folder / "a.txt").write_text("from afar\n")
     found = find_text(f"{server}/a.txt", base=folder, cache=cache)
     assert found.name == f"{server}/a.txt"
@@ -150,19 +148,6 @@ def test_an_address_is_downloaded_once(folder: Path, cache: Path, server: str) -
     assert find_text(f"{server}/a.txt", base=folder, cache=cache) == found
     assert find_text(f"{server}/a.txt", base=folder, cache=cache, write=False) == found
     assert [path.suffix for path in (cache / "texts").iterdir()] == [".txt"]
-
-
-def test_an_address_that_fails_leaves_nothing(folder: Path, cache: Path, server: str) -> None:
-    (folder / "b.txt").write_text("from afar\n")
-    with pytest.raises(JobkitError, match="not downloaded yet"):
-        find_text(f"{server}/b.txt", base=folder, cache=cache, write=False)
-    assert not cache.exists()
-    with pytest.raises(JobkitError, match=r"could not be downloaded: .*404") as caught:
-        find_text(f"{server}/a.txt", base=folder, cache=cache)
-    assert "curl" in caught.value.hint
-    with pytest.raises(JobkitError, match="could not be downloaded"):
-        find_text("http://127.0.0.1:1/a.txt", base=folder, cache=cache)
-    assert not list((cache / "texts").iterdir())
 
 
 @pytest.mark.parametrize("number", ["0", "007", "10000", "-3", "many", ""])
@@ -180,16 +165,12 @@ def text(tmp_path: Path) -> TextRef:
     return find_text("sample:40", base=tmp_path, cache=tmp_path)
 
 
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
 ASKED_WRONGLY = r"own\.py:4\): lengths\(\) returned "
 
 
 @pytest.mark.slow
-def test_without_a_framework_they_are_found_at_once(tmp_path: Path, text: TextRef, said: list[str]) -> None:
+def test_without_a_framework_they_are_found_at_once(tmp_path: Path, text: TextRef) -> None:
+    said: list[str] = []
     found = text_lengths("count", text, None, cache=tmp_path, say=said.append)
     assert found.paragraphs == tuple((len(one),) for one in paragraphs_of(text))
     assert (found.source, said) == (TOKENIZER, [])
@@ -209,7 +190,7 @@ def test_with_a_model_they_are_found_once_and_an_estimate_is_near(
     estimate = Loads(estimated_lengths(paragraphs_of(text)))
     for size in (10, 50, 100):
         assert estimate.load(size) == pytest.approx(Loads(found).load(size), rel=0.05)
-    monkeypatch.setattr(known_lengths, "run_in_child", lambda *_, **__: pytest.fail("found again"))
+    monkeypatch.setattr(texts, "run_in_child", lambda *_, **__: pytest.fail("found again"))
     assert text_lengths("stanza-ner", *asked, cache=kept_cache, say=pytest.fail) == found
     assert cached_lengths("stanza-ner", *asked, kept_cache) == found
     assert cached_lengths("stanza-ner", *asked, tmp_path) is None
@@ -225,8 +206,9 @@ def test_with_a_model_they_are_found_once_and_an_estimate_is_near(
 
 
 def test_without_its_model_or_in_haste_they_are_estimated(
-    tmp_path: Path, text: TextRef, tiny_model: ModelRef, said: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, text: TextRef, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said: list[str] = []
     for model in (replace(tiny_model, fingerprint=NOT_BUILT), None):
         found = text_lengths("stanza-ner", text, model, cache=tmp_path, say=said.append)
         assert found.source == PUNCTUATION

@@ -19,7 +19,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
 
 
-def test_a_corpus_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_is_a_file_or_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("letters.txt").write_text("One.\n\nThree four.\n", encoding="utf-8")
     found = read_corpus("letters.txt", records())
@@ -28,6 +28,8 @@ def test_a_corpus_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert read_corpus("letters.txt", []).loads is None
     Path("1984").write_text("It was a bright cold day.\n", encoding="utf-8")
     assert read_corpus("1984", records()).paragraphs == 1, "a file with the name of a number is a file"
+    for text in ("2000000", "2,000,000", "2_000_000", "2.0E6", "2E+6"):
+        assert read_corpus(text, records()) == CorpusVolume(paragraphs=2_000_000)
     with pytest.raises(JobkitError, match="not downloaded yet") as caught:
         read_corpus("http://localhost:9/a.txt", records())
     assert "curl -LO http://localhost:9/a.txt" in caught.value.hint
@@ -44,11 +46,6 @@ def test_a_corpus_whose_lengths_were_found_brings_its_loads(
     assert found.loads is not None
     assert found.loads.lengths == lengths
     assert lengths.source == "tokenizer"
-
-
-@pytest.mark.parametrize("text", ["2000000", "2,000,000", "2_000_000", "2.0E6", "2E+6"])
-def test_a_number_is_written_as_people_write_it(text: str) -> None:
-    assert read_corpus(text, records()) == CorpusVolume(paragraphs=2_000_000)
 
 
 @pytest.mark.parametrize(

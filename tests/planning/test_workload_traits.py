@@ -154,7 +154,7 @@ def environment(folder: Path, *, has: str) -> Path:
 
 
 @pytest.mark.slow
-def test_a_file_is_looked_at_by_the_python_of_the_jobs(tmp_path: Path) -> None:
+def test_a_file_is_looked_at_by_the_python_of_the_jobs_or_parsed(tmp_path: Path) -> None:
     spec = environment(tmp_path, has="onlyhere")
     (tmp_path / "mine.py").write_text(
         OWN.replace("import torch.nn as nn", "nn = onlyhere").replace("nn.Module", "'nn.Module'")
@@ -164,6 +164,17 @@ def test_a_file_is_looked_at_by_the_python_of_the_jobs(tmp_path: Path) -> None:
     assert (len({point.params["mode"] for point in found.points}), said) == (2, [])
     assert found.lengths is not None
     assert {length for row in found.lengths.paragraphs for length in row} == {7}
+    # If its Python is not here it is parsed. No line of it runs: it would fail.
+    absent = tmp_path / "absent"
+    spec = environment(absent, has="onlyhere")
+    (absent / "mine.py").write_text(OWN)
+    (absent / "env" / "bin" / "activate").write_text("echo 'no such node' >&2; false\n")
+    found = prepare(spec, build=True, say=said.append)
+    assert {point.params["mode"] for point in found.points} == {"fast", "exact"}
+    assert (found.lengths and found.lengths.source, "no such node" in said[0]) == (NONE, True)
+    container = Options(overrides=("environment={container: mine.sif}",))
+    prepare(spec, container, say=said.append)
+    assert "it is in mine.sif" in said[2]
 
 
 @pytest.mark.slow
@@ -174,18 +185,3 @@ def test_what_the_python_of_the_jobs_lacks_is_added_to_it_and_changes_no_framewo
     pip = f"{sys.executable} -m pip install onlyhere "
     assert pip in str(caught.value)
     assert f" stanza=={metadata.version('stanza')} " in str(caught.value)
-
-
-@pytest.mark.slow
-def test_a_file_whose_python_is_not_here_is_parsed(tmp_path: Path) -> None:
-    """No line of it runs: it would fail. Decorators, annotations and defaults may be anything."""
-    spec = environment(tmp_path, has="onlyhere")
-    (tmp_path / "mine.py").write_text(OWN)
-    (tmp_path / "env" / "bin" / "activate").write_text("echo 'no such node' >&2; false\n")
-    said: list[str] = []
-    found = prepare(spec, build=True, say=said.append)
-    assert {point.params["mode"] for point in found.points} == {"fast", "exact"}
-    assert (found.lengths and found.lengths.source, "no such node" in said[0]) == (NONE, True)
-    container = Options(overrides=("environment={container: mine.sif}",))
-    prepare(spec, container, say=said.append)
-    assert "it is in mine.sif" in said[2]

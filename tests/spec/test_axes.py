@@ -88,16 +88,10 @@ def test_repeats_are_a_number_or_end_by_themselves(
         ("{least: 5, most: 4}", "2:27", "repeats.most: 4 repeats at most, and repeats.least is 5"),
         ("{lest: 3}", "2:11", "repeats.lest: no such key; did you mean 'least'?"),
         ("{most: 1000000}", "2:10", "1 setting x 1,000,000 would be 1,000,000 points"),
+        ("2\ntune: {repeats: {least: 20}}", "3:25", "tune.repeats.least: 10 repeats at most, and tune."),
     ],
 )
 def test_a_fault_names_the_key(tmp_path: Path, given: str, place: str, phrase: str) -> None:
     with pytest.raises(JobkitError) as caught:
         loaded(tmp_path, given)
     assert any(f":{place}: " in line and phrase in line for line in caught.value.message.splitlines())
-
-
-def test_those_of_the_finalists_of_a_search_too(tmp_path: Path) -> None:
-    said = r"tune\.repeats\.least: 10 repeats at most, and tune\.repeats\.least is 20"
-    with pytest.raises(JobkitError, match=said):
-        loaded(tmp_path, "2\ntune: {repeats: {least: 20}}")
-    assert loaded(tmp_path, "2\ntune: {repeats: auto}").tune.repeats == Repeats()

@@ -37,22 +37,22 @@ def test_work_without_a_gpu_goes_to_the_queue_for_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("gpus", "cpus", "each"), [(1, 1, 1), (2, 1, 2), (4, 2, 2), (0, 3, 0)])
-def test_gpus_per_slot_are_the_share_of_a_slot(gpus: int, cpus: int, each: int) -> None:
-    found = [line for line in lines_of(PER_SLOT, gpus=gpus, cpus=cpus) if "ngpus" in line]
-    assert found == ([f"-l ngpus={each}"] if each else [])
-
-
-def test_gpus_that_the_slots_cannot_share_are_refused() -> None:
+def test_gpus_per_slot_are_the_share_of_a_slot() -> None:
+    for gpus, cpus, each in ((1, 1, 1), (2, 1, 2), (4, 2, 2), (0, 3, 0)):
+        found = [line for line in lines_of(PER_SLOT, gpus=gpus, cpus=cpus) if "ngpus" in line]
+        assert found == ([f"-l ngpus={each}"] if each else [])
     with pytest.raises(JobkitError, match="so a job of 2 CPUs cannot have 1 GPU") as caught:
         lines_of(PER_SLOT, gpus=1, cpus=2)
     assert "lower resources.cpus, workers or threads" in caught.value.hint
 
 
-def test_a_node_to_itself() -> None:
+def test_a_node_to_itself_and_what_a_site_cannot_spell() -> None:
     assert "--exclusive" in lines_of(SLURM, exclusive=True)
     assert "--exclusive" not in lines_of(SLURM)
     assert lines_of(load_site("local-default", "local"), exclusive=True, options={"local": ["-x"]}) == []
+    for key in ("constraint", "gpu_type"):
+        with pytest.raises(JobkitError, match=f"{key} is set, but site 'sge-default' has no header line"):
+            lines_of(SGE, **{key: "a100"})
     with pytest.raises(JobkitError, match="exclusive is set, but site 'sge-default' has") as caught:
         lines_of(SGE, exclusive=True)
     assert "EXCL" in caught.value.hint
@@ -61,34 +61,24 @@ def test_a_node_to_itself() -> None:
     assert "-l excl=true" in lines_of(SGE.model_copy(update={"requests": requests}), exclusive=True)
 
 
-@pytest.mark.parametrize("key", ["constraint", "gpu_type"])
-def test_what_a_site_cannot_spell_is_an_error(key: str) -> None:
-    with pytest.raises(JobkitError, match=f"{key} is set, but site 'sge-default' has no header line for it"):
-        lines_of(SGE, **{key: "a100"})
-
-
 WORDS = ("queue", "gpu_type", "account", "qos", "mail", "constraint", "reservation")
+CONTROL = ["x\n#SBATCH --uid=0", "x\n", "x\r", "x\x00", "x\x1b[2J"]
 
 
-@pytest.mark.parametrize("key", [*WORDS, "exclude", "options"])
-@pytest.mark.parametrize("value", ["x\n#SBATCH --uid=0", "x\n", "x\r", "x\x00", "x\x1b[2J"])
-def test_no_value_becomes_a_header_line_of_its_own(key: str, value: str) -> None:
-    given = {"exclude": [value], "options": {"slurm": [value]}}.get(key, value)
-    with pytest.raises(ValidationError, match=r"should match pattern"):
-        spec(resources={key: given})
-
-
-@pytest.mark.parametrize("key", [*WORDS, "exclude"])
-@pytest.mark.parametrize("value", ["", "a b", "--uid=0", "a'b", 'a"b', "a#b", "a\\b", "$HOME", "`id`"])
-def test_a_value_is_one_word_of_its_line(key: str, value: str) -> None:
-    with pytest.raises(ValidationError, match=r"should match pattern"):
-        spec(resources={key: [value] if key == "exclude" else value})
-
-
-@pytest.mark.parametrize("place", [{"options": ["a\nb"]}, {"queue": "a\nb"}, {"requests": {"gpus": "a\nb"}}])
-def test_a_site_file_holds_one_line_a_line(place: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match=r"should match pattern"):
-        Site.model_validate({"name": "x", "scheduler": "slurm", **place})
+@pytest.mark.parametrize(
+    "value", [*CONTROL, "", "a b", "--uid=0", "a'b", 'a"b', "a#b", "a\\b", "$HOME", "`id`"]
+)
+def test_a_value_is_one_word_of_its_line(value: str) -> None:
+    asked: list[dict[str, object]] = [{"exclude": [value]}]
+    asked += [{key: value} for key in WORDS]
+    asked += [{"options": {"slurm": [value]}}] if value in CONTROL else []
+    for resources in asked:
+        with pytest.raises(ValidationError, match=r"should match pattern"):
+            spec(resources=resources)
+    given: list[dict[str, object]] = [{"options": [value]}, {"queue": value}, {"requests": {"gpus": value}}]
+    for place in given if value in CONTROL else ():
+        with pytest.raises(ValidationError, match=r"should match pattern"):
+            Site.model_validate({"name": "x", "scheduler": "slurm", **place})
 
 
 @pytest.mark.parametrize("spelling", ["--mail={mial}", "--mail={mail", "--mail={mail.address}", "--mail={}"])

@@ -116,6 +116,7 @@ def test_an_override_wins_and_makes_the_way_to_its_key(tmp_path: Path) -> None:
         ("a: &x [*x]\n", "an alias stands inside its own anchor"),
         ("a: !!int some\n", "'some' is no !!int"),
         ("a: !!set {b}\n", "!!set is not used here"),
+        ("name: " + "[" * 100_000, "nested more than 100 deep"),
     ],
 )
 def test_what_is_no_mapping_or_no_value_of_its_tag_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -136,10 +137,11 @@ def test_aliases_repeat_no_more_values_than_the_limit(tmp_path: Path) -> None:
             read_document(path)
 
 
-def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_endless_or_in_latin_1_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
-    with pytest.raises(JobkitError, match="No such file"):
-        read_document(path)
+    for file, said in ((path, "No such file"), (Path("/dev/zero"), r"/dev/zero.*more than 16")):
+        with pytest.raises(JobkitError, match=said):
+            read_document(file)
     path.write_bytes("name: caf\xe9".encode("latin-1"))
     with pytest.raises(JobkitError, match="not UTF-8 at byte 9"):
         read_document(path)
@@ -162,8 +164,3 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
         f"    {inner}:1:1: name: required, not given",
         f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
     ]
-
-
-def test_a_document_without_end_is_refused() -> None:
-    with pytest.raises(JobkitError, match=r"/dev/zero.*more than 16"):
-        read_document(Path("/dev/zero"))

@@ -31,7 +31,7 @@ MPS_FAILED = "the remote procedural call between the MPS server and the MPS clie
         (RuntimeError(f"CUDA error: {MPS_FAILED}"), Outcome.ENVIRONMENT),
         (OSError(errno.ENOSPC, "No space left on device"), Outcome.SCRATCH_FULL),
         (ModuleNotFoundError("No module named 'stanza'"), Outcome.ENVIRONMENT),
-        (ValueError("anything else"), Outcome.BUG),
+        (ValueError("a\nb" * 1000), Outcome.BUG),
         (TryFailed(Outcome.STAGE_IN, "not the text"), Outcome.STAGE_IN),
         (Stopped("USR1"), Outcome.TIMEOUT),
         (Stopped("TERM"), Outcome.CANCELLED),
@@ -41,13 +41,7 @@ MPS_FAILED = "the remote procedural call between the MPS server and the MPS clie
 def test_outcomes(error: BaseException, outcome: Outcome) -> None:
     found, message = outcome_of(error)
     assert found is outcome
-    assert message
-    assert "\n" not in message
-
-
-def test_a_message_is_one_short_line() -> None:
-    _, message = outcome_of(ValueError("a\nb" * 1000))
-    assert len(message) <= 500
+    assert 0 < len(message) <= 500
     assert "\n" not in message
 
 
@@ -64,17 +58,6 @@ def test_a_signal_becomes_stopped_and_has_the_name_that_the_job_script_wrote(tmp
     with pytest.raises(Stopped) as caught, may_stop(named):
         _told(named)
     assert caught.value.signal == "USR1"
-
-
-def test_a_signal_before_python_was_up_is_not_lost(tmp_path: Path) -> None:
-    named = tmp_path / "signal"
-    named.write_text("USR2\n", encoding="ascii")
-    with pytest.raises(Stopped) as caught, may_stop(named):
-        raise AssertionError("the block must not begin")
-    assert caught.value.signal == "USR2"
-
-
-def test_a_signal_afterwards_does_not_disturb_the_record() -> None:
-    with may_stop(None):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(Stopped), may_stop(named):
+        raise AssertionError("the signal came before Python had started: the block must not begin")
+    os.kill(os.getpid(), signal.SIGTERM)  # it does not disturb the record

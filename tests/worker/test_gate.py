@@ -72,14 +72,11 @@ def test_pruned_is_what_is_no_smaller_in_any_knob_and_larger_in_one(
 SMALL, LARGE = load(1, 10), load(2, 20)
 
 
-def test_only_the_same_kind_of_card_with_nobody_else_on_it_counts() -> None:
+def test_another_card_cap_knob_or_outcome_a_shared_card_and_no_record_prune_nothing() -> None:
     for changes in ({"name": "NVIDIA A100"}, {"total_bytes": 40 * GIB}, {"foreign_processes": 1}):
         assert not pruned(LARGE, failed(SMALL, card=replace(GPU, **changes)))
     assert not pruned(LARGE, failed(SMALL, card=None))
     assert pruned(LARGE, failed(SMALL, card=replace(GPU, uuid="GPU-2", foreign_processes=0)))
-
-
-def test_another_cap_another_knob_another_outcome_and_no_record_prune_nothing() -> None:
     assert not pruned(replace(LARGE, cap_bytes=GIB), failed(SMALL))
     assert pruned(replace(LARGE, cap_bytes=GIB), failed(replace(SMALL, cap_bytes=GIB)))
     assert not pruned(point(2, params={"batch_size": 20}), failed(SMALL))

@@ -73,6 +73,14 @@ def test_a_gpu_that_is_locked_or_has_a_process_is_not_free(
     assert VISIBLE not in os.environ
 
 
+def test_a_gpu_in_mig_mode_is_not_chosen_and_forbids_mps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GPUS_BY_VARIABLE, CHOOSE)
+    monkeypatch.setenv("FAKE_MIG", "GPU-0")
+    assert [gpu.forbids_mps for gpu in nvml.list_gpus()] == ["GPU-0 is in MIG mode", ""]
+    gpus.name_gpus(1)
+    assert os.environ[VISIBLE] == "GPU-1"
+
+
 def test_a_lock_that_is_no_file_of_its_own_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPUS_BY_VARIABLE, CHOOSE)
     locks = tmp_path / "locks"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
-from jobkit.worker.measure.nvml import GpuState
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task, TryState, now
 from tests.support.processes import gone, with_variable
@@ -53,15 +53,9 @@ def test_workers_are_clients_of_a_daemon_of_the_try_that_may_take_no_notice_of_q
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("env", "reason"),
-    [
-        ({"FAKE_MIG": "GPU-0 GPU-1"}, "GPU-0 is in MIG mode"),
-        ({"FAKE_PROHIBITED": "GPU-0 GPU-1"}, "GPU-0 is in compute mode PROHIBITED"),
-    ],
-)
-def test_a_mode_of_the_gpu_may_forbid_mps(short: Path, env: dict[str, str], reason: str) -> None:
-    found = on_cards(short, ONE_GPU, **env)
+def test_a_mode_of_the_gpu_may_forbid_mps(short: Path) -> None:
+    found = on_cards(short, ONE_GPU, FAKE_MIG="GPU-1", FAKE_PROHIBITED="GPU-0")
+    reason = "GPU-0 is in compute mode PROHIBITED"
     assert (found.outcome, found.message) == (Outcome.ENVIRONMENT, f"mps: on, but {reason}")
     assert found.mps == f"off: {reason}"
 
@@ -77,20 +71,10 @@ def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> TryState:
     return TryState(task, now())
 
 
-def gpu(number: int, forbids_mps: str = "") -> GpuState:
-    return GpuState(
-        name="T4",
-        uuid=f"GPU-{number}",
-        driver="1",
-        total_bytes=None,
-        used_bytes=None,
-        processes=None,
-        accounting=None,
-        forbids_mps=forbids_mps,
-    )
-
-
-GPUS = gpu(0), gpu(1, "in MIG mode")
+GPUS: Any = [
+    SimpleNamespace(uuid="GPU-0", forbids_mps=""),
+    SimpleNamespace(uuid="GPU-1", forbids_mps="in MIG mode"),
+]
 
 
 @pytest.mark.slow

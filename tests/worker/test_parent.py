@@ -45,6 +45,7 @@ def test_a_socket_of_another_user_gets_nothing(
     monkeypatch.setattr(parent, "send", lambda *_: pytest.fail("it got a request"))
     assert parent.run_in_child(str(os.getpid()), []) is None
     assert "fresh process: the socket of its parent belongs to another user" in capsys.readouterr().err
+    parent.end(str(os.getpid()))
 
 
 def test_a_socket_that_accepts_no_client_delays_no_try(
@@ -60,16 +61,6 @@ def test_a_socket_that_accepts_no_client_delays_no_try(
         assert parent.run_in_child(str(os.getpid()), []) is None
         parent.end(str(os.getpid()))
     assert "fresh process: the socket of its parent accepts no client" in capsys.readouterr().err
-
-
-def test_the_end_of_a_parent_is_asked_of_no_other_user(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parent, "user_of", lambda _: os.geteuid() + 1)
-    parent.end(str(os.getpid()))
-    client, _ = listener.accept()
-    with client:
-        assert client.recv(1) == b""
 
 
 def test_without_its_owner_or_its_parent_a_try_runs_here(

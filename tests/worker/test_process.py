@@ -21,21 +21,17 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_kills_are_counted_by_the_nearest_group_that_counts_them(group: Path) -> None:
+def test_kills_are_counted_by_the_nearest_group_that_counts_them_also_of_cgroup_v1(
+    group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert process.oom_kills() is None
+    (group.parents[1] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert process.oom_kills() == 3
     (group.parents[1] / "memory.events").write_text(EVENTS % 9)
     (group.parent / "memory.events").write_text(EVENTS % 2)
     assert process.oom_kills() == 2
     (group / "memory.events").write_text(EVENTS % 1)
     assert process.oom_kills() == 1
-
-
-def test_cgroup_v1_counts_them_too(group: Path) -> None:
-    (group / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    assert process.oom_kills() == 3
-
-
-def test_what_cannot_be_read_is_unknown(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (group / "memory.events").write_text("odd\n")
     assert process.oom_kills() is None
     assert process.cgroup_peak() is None

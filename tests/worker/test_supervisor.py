@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,54 +169,42 @@ def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_k
 
 
 @pytest.mark.slow
-def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_that_somebody_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fork": True}, "was killed by SIGKILL: the job's memory limit was reached"),
+        # below `perf stat`, `py-spy` and `mprof`, which end with 0 whatever ends their program
+        (
+            {"workload": "sh", "workload_folder": "", "command": Command(template="true"), "workers": 1},
+            "exit status 0, but meanwhile the kernel killed a process",
+        ),
+    ],
+)
+def test_what_the_kernel_killed_for_memory_is_distinguished_from_what_somebody_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
 ) -> None:
-    counts = chain([4], repeat(5))
-    monkeypatch.setattr(process, "oom_kills", lambda: next(counts))
-    found = tried(tmp_path, replace(PLAIN, fork=True), "First.\n\nKill.\n\nKill.\n")
-    assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
-    assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("status", [0, 3])
-def test_a_command_below_which_the_kernel_killed_a_process_has_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
-    """Below `perf stat`, `py-spy` and `mprof`, which end with 0 whatever ends their program."""
     counts = chain([4], repeat(5))
     monkeypatch.setattr(process, "oom_kills", lambda: next(counts))
     (tmp_path / "try").mkdir()
-    command = Command(template=f"sh -c 'exit {status}'")
-    of = replace(PLAIN, workload="sh", workload_folder="", command=command, workers=1)
-    found = tried(tmp_path, of, out=tmp_path / "try")
+    text = "First.\n\nKill.\n\nKill.\n"
+    found = tried(tmp_path, replace(PLAIN, **changes), text, out=tmp_path / "try")
     assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
-    assert f"exit status {status}, but meanwhile the kernel killed a process" in found.message
+    assert message in found.message
 
 
 @pytest.mark.slow
 @pytest.mark.fault
-@pytest.mark.parametrize(
-    ("word", "outcome", "message"),
-    [
-        ("Leave.", Outcome.BUG, "worker [01] ended with status 7"),
-        ("Bug.", Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError"),
-    ],
-)
-def test_a_worker_that_ends_while_it_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, outcome: Outcome, message: str
-) -> None:
+def test_a_worker_that_ends_while_it_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAULT: a worker of a point ends while it loads its model.
 
-    HOW: real: a status of its own, or an exception.
+    HOW: real: a status of its own.
     REPORTED: `bug`, with the number of the worker, in a record of no batches.
     LOST: nothing, nothing was measured.
     """
-    monkeypatch.setenv("TOLD_LOAD", word)
+    monkeypatch.setenv("TOLD_LOAD", "Leave.")
     found = tried(tmp_path, replace(PLAIN, fork=True))
-    assert found.outcome is outcome
-    assert re.match(message, found.message), found.message
+    assert found.outcome is Outcome.BUG
+    assert re.match("worker [01] ended with status 7", found.message), found.message
     assert [share.batches for share in found.workers] == [0, 0]
     assert found.summary
     assert (found.summary.work_s, found.summary.items_per_s) == (0, None)

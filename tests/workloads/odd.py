@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -52,11 +52,14 @@ class Faulty(Count):
         self.calls += 1
         told = json.loads(Path(os.environ["ODD_FAULTS"]).read_text(encoding="utf-8"))
         word = told.get(str(self.items_per_call()), "")
-        if word == "hangs" and self.calls == 3:  # after the warm-up and a batch
-            _slow()
-        elif word and word != "hangs":
-            _FAULTS[word]()
+        if word == "hangs":
+            word = "slow" if self.calls == 3 else ""  # after the warm-up and a batch
+        _FAULTS.get(word, lambda: None)()
         return super().process(paragraphs)
+
+
+def _raise(error: type[Exception]) -> None:
+    raise error("on purpose")
 
 
 def _once() -> None:
@@ -64,20 +67,10 @@ def _once() -> None:
     raise MemoryError("the first try alone")
 
 
-def _memory() -> None:
-    raise MemoryError("on purpose")
-
-
-def _bug() -> None:
-    raise ValueError("on purpose")
-
-
-def _killed() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _slow() -> None:
-    time.sleep(600)
-
-
-_FAULTS = {"memory": _memory, "memory once": _once, "bug": _bug, "killed": _killed, "slow": _slow}
+_FAULTS: Mapping[str, Callable[[], object]] = {
+    "memory": lambda: _raise(MemoryError),
+    "memory once": _once,
+    "bug": lambda: _raise(ValueError),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "slow": lambda: time.sleep(600),
+}

@@ -67,16 +67,8 @@ def _wait() -> None:
     time.sleep(600)
 
 
-def _memory() -> None:
-    raise MemoryError("on purpose")
-
-
-def _gpu_memory() -> None:
-    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-
-
-def _bug() -> None:
-    raise ValueError("on purpose")
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _end_try() -> None:
@@ -87,19 +79,14 @@ def _end_try() -> None:
     os.kill(above, signal.SIGTERM)
 
 
-def _kill(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
-
-
 WORDS: Mapping[str, Callable[[], object]] = {
     MEET: _meet,
     WAIT: _wait,
     TERM: _end_try,
-    "Memory.": _memory,
-    "Card.": _gpu_memory,
-    "Bug.": _bug,
-    "Kill.": lambda: _kill(signal.SIGKILL),
-    "Crash.": lambda: _kill(signal.SIGSEGV),
+    "Card.": lambda: _raise(OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")),
+    "Bug.": lambda: _raise(ValueError("on purpose")),
+    "Kill.": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "Crash.": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "Leave.": lambda: os._exit(7),
     "Exit.": lambda: sys.exit(7),
 }

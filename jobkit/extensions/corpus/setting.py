@@ -26,9 +26,8 @@ from jobkit.extensions.corpus.provenance import Promise
 from jobkit.extensions.corpus.scan import find_sources
 from jobkit.launch.resume import measure_again
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.prepare import NamedSpec, Options, read_named, refuse_missing_packages
+from jobkit.planning.prepare import Options, build_model, read_named, refuse_missing_packages
 from jobkit.planning.texts import is_sample_file
-from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import (
     energy_answer,
     memory_of_setting,
@@ -199,14 +198,13 @@ def _chosen(run: Path, material: RunData) -> tuple[Mapping[str, Value], Speed | 
 
 
 def _of_spec(path: Path, options: Options, corpus: Sequence[str], *, build: bool) -> AppliedSetting:
-    def check(named: NamedSpec, _: Traits) -> None:
-        model = named.inputs.model
-        small = model is not None and model.size != FULL
-        way = f"then again with `model.size: full` in {relative_path(path.absolute())}"
-        _refuse_stand_in(named.spec.workload_name, model, corpus, *[way] * small)
-
     sample = replace(options, overrides=("text=sample", "text_sample=null", *options.overrides))
-    named = read_named(path, sample, fetch=False, build=build, say=note, check=check)
+    named = read_named(path, sample, fetch=False, say=note)
+    model = named.inputs.model
+    way = f"then again with `model.size: full` in {relative_path(path.absolute())}"
+    small = model is not None and model.size != FULL
+    _refuse_stand_in(named.spec.workload_name, model, corpus, *[way] * small)
+    named = build_model(named, note) if build else named
     named.spec.refuse_command("jobkit apply")
     inputs = replace(named.inputs, text=NO_TEXT)
     only = _only(named.spec, inputs, path)

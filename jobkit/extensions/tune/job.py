@@ -245,7 +245,7 @@ def _sizes(
 
 def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say) -> tuple[Prepared, TuneGoal]:
     """Return the search of a spec, with only its first point so far, and its goal."""
-    named = read_real(Path(path), options, say, build=build, needs_real=lambda _: "jobkit tune")
+    named = read_real(Path(path), options, say, build=build, command="jobkit tune")
     named.spec.refuse_command("jobkit tune")
     node = None
     if not runs_here(named.site.scheduler):
@@ -255,7 +255,8 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
 
         node = largest_node(ask_site(by_name(named.site.scheduler)), named.spec, named.site)
     lengths = lengths_of(named, say)
-    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, window=named.window, node=node)
+    known, window = named.traits, named.traits.windows.get(named.spec.device)
+    spec, goal = tuned(named.spec, known.knobs, lengths, pads=known.says_padding, window=window, node=node)
     if (number := len(lengths.paragraphs)) < MEMORY_PARAGRAPHS * goal.workers:
         words = ["jobkit", "tune", str(path), *options.words]
         longer = longer_text(named.inputs.text, goal.wanted, number)

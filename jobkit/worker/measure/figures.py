@@ -202,14 +202,9 @@ class OwnFigures:
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each metric
     bad_lines: int = 0  # the number of lines that are no figures, or were not read
-    # whether there is time for metrics only: in a file of many lines they may be the last
-    hurried: bool = False
 
     def take_line(self, line: bytes, part: LinePart) -> None:
         if part is LinePart.LATER or not line.strip():
-            return
-        if self.hurried and b'"metric"' not in line:
-            self.bad_lines += 1
             return
         if part is LinePart.FIRST:
             self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes", line)
@@ -248,18 +243,14 @@ class OwnFigures:
 
 
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
-    """Read the rest of a file of figures when its program has ended; count what there is no time for.
+    """Read the rest of a file of figures when its program has ended, in steps of limited time.
 
-    ``limits_s``: the time of each step, first for all figures, then for metrics.
+    Lines for which there is no time are counted.
     """
     if not file.read_rest(limits_s):
-        figures.hurried, bad_lines = True, figures.bad_lines
-        if not file.read_rest(limits_s):
-            figures.bad_lines += file.unread_lines()
-        number = figures.bad_lines - bad_lines
+        number = file.unread_lines()
+        figures.bad_lines += number
         process.report(f"{VARIABLE}: {number:,} lines were not read, for lack of time")
-    if file.error:
-        figures.refuse(f"the file cannot be read: {file.error}", b"")
 
 
 @keyed

@@ -26,13 +26,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobkit.core import files
 from jobkit.core.frozen import frozen
-from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, Need, largest, total
+from jobkit.core.measurements import BASELINE_SLACK_BYTES, Need, total
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.core.units import MIB
 from jobkit.worker.failure import Cause, Stopped, TryFailed, outcome_of
@@ -162,49 +161,8 @@ def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
 # -- memory by instrument
 
 
-@dataclass(slots=True)
-class Readings:
-    """Readings of one process at fixed moments, as in `MemoryReadings`; ``None`` if a reading failed."""
-
-    context_bytes: int | None = None
-    weights_bytes: int | None = None
-    allocated_peak_bytes: int | None = None
-    reserved_peak_bytes: int | None = None
-    rss_before_bytes: int | None = None
-    rss_model_bytes: int | None = None
-    maxrss_bytes: int | None = None
-
-
-def split_memory(
-    processes: Sequence[Readings],
-    peaks: Peaks | None,
-    *,
-    device_idle_bytes: int | None = None,
-    device_baseline_bytes: int | None = None,
-    cgroup_peak_bytes: int | None = None,
-) -> MemoryReadings:
-    """Split the memory of a try by instrument, from the readings of its processes and the sampler's peaks."""
-    readings = {name: [getattr(one, name) for one in processes] for name in Readings.__slots__}
-    sums = Readings(**{name: total(sizes) for name, sizes in readings.items()})
-    process_peak_bytes = process_peak(peaks, device_idle_bytes)
-    return MemoryReadings(
-        **{name: largest(sizes) for name, sizes in readings.items()},
-        activations_bytes=largest(subtract(one.allocated_peak_bytes, one.weights_bytes) for one in processes),
-        other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
-        process_peak_bytes=process_peak_bytes,
-        device_peak_bytes=peaks.device_bytes if peaks else None,
-        device_idle_bytes=device_idle_bytes,
-        device_baseline_bytes=device_baseline_bytes,
-        rss_peak_bytes=peaks.rss_bytes if peaks else None,
-        cgroup_peak_bytes=cgroup_peak_bytes,
-        disagreement=disagreement(sums, process_peak_bytes),
-    )
-
-
-def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
+def process_peak(peaks: Peaks, device_idle_bytes: int | None) -> int | None:
     """Return NVML's peak of the processes; if NVML reports none, how much the devices rose above idle."""
-    if peaks is None:
-        return None
     return peaks.process_bytes or subtract(peaks.device_bytes, device_idle_bytes)
 
 
@@ -214,16 +172,14 @@ def subtract(whole: int | None, *parts: int | None) -> int | None:
     return None if whole is None or taken is None else whole - taken
 
 
-def disagreement(readings: Readings, peak_bytes: int | None) -> str:
+def disagreement(peak_bytes: int | None, *parts: int | None) -> str:
     """Return a sentence if the instruments contradict each other, else an empty string.
 
     NVML's peak must cover the contexts of the processes and what torch reserved, and must not exceed them by
-    more than 2 %: the rest would be memory without an owner. ``readings`` are sums over processes.
+    more than 2 %: the rest would be memory without an owner. ``parts`` are these two, of all processes.
     """
-    if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
-        return ""
-    accounted = readings.context_bytes + readings.reserved_peak_bytes
-    if abs(peak_bytes - accounted) <= 0.02 * peak_bytes:
+    accounted = total(parts)
+    if peak_bytes is None or accounted is None or abs(peak_bytes - accounted) <= 0.02 * peak_bytes:
         return ""
     return (
         f"NVML saw {peak_bytes / MIB:,.0f} MiB at the peak, "

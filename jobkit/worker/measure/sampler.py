@@ -11,8 +11,8 @@ moves about every 100 ms (docs/what-is-measured.md has the sources).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import json
 import os
 import select
 import signal
@@ -318,12 +318,12 @@ class Sampling:
         self._process, self._connection = process, connection
         self._answers = connection.makefile(encoding="utf-8")
 
-    def ask(self, word: str) -> Peaks | None:
-        """Send ``peaks``, ``mark`` or ``stop``; return the peaks, or ``None`` if the sampler has died."""
+    def ask(self, word: str) -> Peaks:
+        """Send ``peaks``, ``mark`` or ``stop``; return the peaks, which are empty if the sampler has died."""
         with contextlib.suppress(OSError, ValueError, JobkitError):
             self._connection.sendall(f"{word}\n".encode())
             return json_codec.from_json(Peaks, self._answers.readline(), where="the sampler")
-        return None
+        return Peaks()
 
     def close(self) -> None:
         self._answers.close()
@@ -342,14 +342,14 @@ def sampling(
     ``others``: processes outside this tree whose memory counts too: the one that this process was forked
     from.
     """
-    words = [*(f"--uuid={uuid}" for uuid in uuids), *(f"--other={other}" for other in others)]
+    gpus, more = [*uuids], [*others]
     ours, theirs = socket.socketpair()
     with theirs:
-        if parent and not words:
+        if parent and not (gpus or more):
             process: ChildProcess = fork(partial(_sample_forked, theirs, parent))
         else:
-            words += [f"--pid={parent or os.getpid()}", *(["--below"] if parent else [])]
-            argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", *words]
+            given = json.dumps([parent or os.getpid(), gpus, more, bool(parent)])
+            argv = [sys.executable, "-m", "jobkit.worker.measure.sampler", given]
             process = subprocess.Popen(argv, stdin=theirs.fileno())  # noqa: S603 - our own module, an argv list
     with contextlib.closing(Sampling(process, ours)) as sampler:
         yield sampler
@@ -363,15 +363,10 @@ def _sample_forked(connection: socket.socket, parent: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m jobkit.worker.measure.sampler")
-    parser.add_argument("--pid", type=int, required=True)
-    parser.add_argument("--uuid", action="append", default=[])
-    parser.add_argument("--other", type=int, action="append", default=[])
-    parser.add_argument("--below", action="store_true")
-    given = parser.parse_args()
+    pid, uuids, others, below = json.loads(sys.argv[1])
     with contextlib.suppress(KeyboardInterrupt):
         connection = socket.socket(fileno=sys.stdin.fileno())
-        sample_until_closed(connection, given.pid, given.uuid, given.other, below=given.below)
+        sample_until_closed(connection, pid, uuids, others, below=below)
 
 
 if __name__ == "__main__":

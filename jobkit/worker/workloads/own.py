@@ -10,7 +10,7 @@ import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
@@ -84,14 +84,15 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 class OpenedWorkload:
-    """A workload whose answers are checked, and which is called once for each batch if that has a budget.
+    """A workload, which is called once for each batch if that has a budget and it cuts no batches itself.
 
-    ``checks``: whether it is a class of the user's: its answers have to be those of `ANSWERS`.
-    ``cuts``: whether jobkit cuts its calls into batches if a setting caps the load of these.
+    The answers of a class of the user's have to be those of `ANSWERS`.
     """
 
-    def __init__(self, name: str, workload: Workload, *, checks: bool, cuts: bool) -> None:
-        self._name, self._checks, self._cuts = name, checks, cuts
+    def __init__(self, name: str, workload: Workload) -> None:
+        self._name, kind = name, type(workload)
+        self._checks = name not in SHIPPED and not isinstance(workload, function.FunctionWorkload)
+        self._cuts = finds_lengths(kind) and not cuts_itself(kind)
         self._workload: Any = workload
         self._cap = 0  # of the load; 0 for none
         self._by_length = False
@@ -114,9 +115,9 @@ class OpenedWorkload:
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the workload; with a cap its batch size is the paragraphs of a call."""
         if model:
-            rest: dict[str, Any] = {"name": "", "size": "", "fingerprint": ""}
-            rest |= {key: params[key] for key in MODEL_OPTIONS if key in params}
-            self._model = ModelRef(path=str(model), stand_in=False, size_bytes=0, **rest)
+            options: Any = {key: params[key] for key in MODEL_OPTIONS if key in params}
+            unknown: Any = {"name": "", "size": "", "fingerprint": "", "stand_in": False, "size_bytes": 0}
+            self._model = ModelRef(path=str(model), **unknown, **options)
         self._workload.load(model, device, self._capped(params), threads)
 
     @property
@@ -139,14 +140,12 @@ class OpenedWorkload:
         if not self._cap or getattr(self._workload, "tokenize_ahead", None):
             return call(paragraphs)
         pads = getattr(self._workload, "PADS", True)
-        rows = self._workload.lengths(paragraphs, self._model)
+        kind, answer = type(self._workload), self._workload.lengths(paragraphs, self._model)
+        rows = _checked_lengths(self._name, kind, answer, len(paragraphs))
         places: Sequence[int] = range(len(rows))
         if self._by_length:
             places = sorted_places([max(row, default=0) for row in rows], None)
         sizes = cut_by_budget((load_of(rows[at], pads=pads) for at in places), self._cap, pads=pads)
-        if len(rows) != len(paragraphs):
-            what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
-            raise _wrong_answer(self._name, type(self._workload), "lengths", what, LENGTHS)
         left, parts, vectors = iter(places), [], None
         for size in sizes:
             batch = [*islice(left, size)]
@@ -196,11 +195,7 @@ def _merged(parts: Sequence[tuple[Sequence[int], Result]]) -> Result:
 def open_workload(
     name: str, folder: str | None, staged: str | None = None, queries: str | None = None
 ) -> Workload:
-    workload = checked_class(name, folder, staged, queries=queries)()
-    checks = name not in SHIPPED and not isinstance(workload, function.FunctionWorkload)
-    cuts = finds_lengths(type(workload)) and not cuts_itself(type(workload))
-    opened = OpenedWorkload(name, workload, checks=checks, cuts=cuts) if checks or cuts else workload
-    return cast("Workload", opened)
+    return cast("Workload", OpenedWorkload(name, checked_class(name, folder, staged, queries=queries)()))
 
 
 def checked_class(
@@ -218,12 +213,10 @@ def checked_class(
     ``staged``: the folder with the files of the run, from which a file is read.
     ``parsed``, ``queries``: as for `jobkit.worker.workloads.function.class_in_file`.
     """
-    in_file = names_file(name)
-    workload = (
-        function.class_in_file(name, folder, staged, parsed=parsed, queries=queries)
-        if in_file
-        else workload_class(name, folder)
-    )
+    if names_file(name):
+        workload = function.class_in_file(name, folder, staged, parsed=parsed, queries=queries)
+    else:
+        workload = workload_class(name, folder)
     if not isinstance(workload, type):
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
     methods = ("load", "items_per_call", "process", "effective", "versions")
@@ -309,24 +302,21 @@ def lengths(
         message = f"workload {name!r}: the lengths of the text could not be computed: {reason}"
         hint = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
         raise JobkitError(message, hint=hint) from error
+    return _checked_lengths(name, workload, answer, len(paragraphs))
+
+
+def _checked_lengths(name: str, workload: type, answer: Any, paragraphs: int) -> list[list[int]]:  # noqa: ANN401 - whatever it returns
+    expected = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
     try:
-        rows = [[_length(item) for item in row] for row in answer]
+        rows = [[operator.index(item) for item in row] for row in answer]
     except TypeError as error:
-        raise _wrong_answer(name, workload, "lengths", f"returned {short(answer)}", LENGTHS) from error
-    if len(rows) != len(paragraphs):
-        what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
-        raise _wrong_answer(name, workload, "lengths", what, LENGTHS)
+        raise _wrong_answer(name, workload, "lengths", f"returned {short(answer)}", expected) from error
+    if min(chain.from_iterable(rows), default=0) < 0:
+        raise _wrong_answer(name, workload, "lengths", f"returned {short(answer)}", expected)
+    if len(rows) != paragraphs:
+        what = f"returned lengths of {len(rows)} paragraphs, not {paragraphs}"
+        raise _wrong_answer(name, workload, "lengths", what, expected)
     return rows
-
-
-LENGTHS = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
-
-
-def _length(item: object) -> int:
-    number = operator.index(cast("Any", item))
-    if number < 0:
-        raise TypeError(number)
-    return number
 
 
 def help_for(name: str) -> str:

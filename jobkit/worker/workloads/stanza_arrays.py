@@ -315,7 +315,7 @@ class ArrayTagger:
         tokens = self.tokenizer.cut(texts)
         cut, columns = self.tagger.cut, tokens.columns
         order = np.argsort(-columns, kind="stable") if cut.by_length else np.arange(len(columns))
-        sizes = cut.sizes_of(len(order), columns[order].tolist())
+        sizes = cut.sizes(columns[order].tolist())
         batches = np.split(order, np.cumsum(sizes)[:-1]) if sizes else []
         tags, ids = np.zeros(len(tokens.words), dtype=np.int64), self._ids(tokens.words)
         with torch.no_grad():

@@ -103,21 +103,17 @@ class SentenceCut:
         """Return the sentences of a call in the order in which they are cut."""
         return sorted(sentences, key=columns_of, reverse=True) if self.by_length else list(sentences)
 
-    def sizes(self, sentences: Sequence[Any]) -> list[int]:
-        """Return how many sentences each batch holds, of sentences in order."""
-        return self.sizes_of(len(sentences), map(columns_of, sentences))
-
-    def sizes_of(self, count: int, columns: Iterable[int]) -> list[int]:
-        """Return the same of so many sentences, by the columns of each."""
+    def sizes(self, columns: Sequence[int]) -> list[int]:
+        """Return how many sentences each batch holds, by the columns of each sentence."""
         if self.budget:
             return cut_by_budget(columns, self.budget)
-        return [min(self.size, count - at) for at in range(0, count, self.size)]
+        return [min(self.size, len(columns) - at) for at in range(0, len(columns), self.size)]
 
     def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:
         """Return the batches of a call."""
         ordered = self.arranged(sentences)
         left = iter(ordered)
-        return [list(islice(left, size)) for size in self.sizes(ordered)]
+        return [list(islice(left, size)) for size in self.sizes([*map(columns_of, ordered)])]
 
 
 class StanzaNer:
@@ -230,11 +226,10 @@ class StanzaNer:
             for number, (paragraph, document) in enumerate(zip(paragraphs, documents, strict=True))
             for entity in document.ents
         ]
+        many = [sentence for document in documents for sentence in document.sentences]
         if place := self._new_heaviest():
             first, rows = sum(before for before, _ in self._shapes[: place - 1]), self._shapes[place - 1][0]
-            sentences = self._cut.arranged(s for document in documents for s in document.sentences)
-            self._heaviest = self._heaviest[0], sentences[first : first + rows]
-        many = [sentence for document in documents for sentence in document.sentences]
+            self._heaviest = self._heaviest[0], self._cut.arranged(many)[first : first + rows]
         return entities, len(many), sum(len(sentence.tokens) for sentence in many)
 
     def _new_heaviest(self) -> int:

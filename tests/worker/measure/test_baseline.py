@@ -47,13 +47,11 @@ def kept(folder: Path) -> dict[str, int]:
     return {path.name: int(path.read_text()) for path in (folder / "gpus").iterdir()}
 
 
-def test_the_first_try_on_a_gpu_waits_until_two_readings_agree(waiting: Reader, tmp_path: Path) -> None:
+def test_the_first_try_waits_until_two_readings_agree_the_next_until_the_memory_is_back(
+    waiting: Reader, tmp_path: Path
+) -> None:
     assert polled(waiting([3 * GIB, 2 * GIB, GIB])) == (3, GIB)
     assert kept(tmp_path) == {"GPU-0": GIB}
-
-
-def test_a_try_does_not_wait_if_the_memory_is_back(waiting: Reader, tmp_path: Path) -> None:
-    waiting([GIB])
     assert waiting([GIB + 16 * MIB]) == Wait(0, GIB)
     assert waiting([GIB - MIB]) == Wait(0, GIB - MIB)
     assert kept(tmp_path) == {"GPU-0": GIB - MIB}, "the least that was seen"

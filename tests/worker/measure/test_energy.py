@@ -1,67 +1,55 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobkit.core.measurements import Energy
-from jobkit.worker.measure.nvml import GpuHandle
 from jobkit.worker.measure.sampler import EnergyReading, Meter, idle_power
 
 
-class Card:
-    """A GPU with what its counter answers, one after the other."""
-
-    def __init__(self, *counts: float | None, pids: tuple[int, ...] = (), mig: bool = False) -> None:
-        self.counts, self.pids, self.mig = list(counts), pids, mig
-
-    def energy_j(self) -> float | None:
-        return self.counts.pop(0)
-
-    def processes(self) -> Mapping[int, int | None]:
-        return dict.fromkeys(self.pids)
-
-    def has_mig(self) -> bool:
-        return self.mig
+def card(*counts: float | None, pids: tuple[int, ...] = (), mig: bool = False) -> Any:
+    """Return a GPU with what its counter answers, one after the other."""
+    counter = iter(counts)
+    return SimpleNamespace(
+        energy_j=lambda: next(counter), processes=lambda: dict.fromkeys(pids), has_mig=lambda: mig
+    )
 
 
-def metered(*cards: Card, own: set[int] | None = None) -> Energy:
+def metered(*cards: Any, own: set[int] | None = None) -> Energy:
     """Return the energy of two seconds, in which each card had its processes."""
-    meter = Meter(cast("list[GpuHandle]", cards), 5)
-    meter.note([card.pids for card in cards], own or set(), lambda: None)
+    meter = Meter(cards, 5)
+    meter.note([card.processes() for card in cards], own or set(), lambda: None)
     return meter.energy(7)
 
 
 def test_without_a_counter_of_each_gpu_the_energy_is_unknown() -> None:
     """A driver that is loaded again during the work counts from 0."""
-    both = metered(Card(10, 900), Card(0, 5))
+    both = metered(card(10, 900), card(0, 5))
     assert (both.span_s, both.counter_j, both.power_mean_w) == (2, 895, 447.5)
-    assert metered(Card(0, None)).counter_j is metered(Card(900, 10)).counter_j is None
-    assert metered(Card(0, 5), Card(None, None)).counter_j is None
+    assert metered(card(0, None)).counter_j is metered(card(900, 10)).counter_j is None
+    assert metered(card(0, 5), card(None, None)).counter_j is None
 
 
 @pytest.mark.parametrize(
     ("cards", "found"),
     [
-        ([Card(0, 9, pids=(7, 8)), Card(0, 1, pids=(8,))], 10),
-        ([Card(0, 9, pids=(7, 99))], None),
-        ([Card(0, 9, pids=(99, 7)), Card(0, 1)], None),
-        ([Card(0, 9, pids=(99,))], 9),
-        ([Card(0, 9, pids=(7,), mig=True)], None),
+        ([card(0, 9, pids=(7, 8)), card(0, 1, pids=(8,))], 10),
+        ([card(0, 9, pids=(7, 99))], None),
+        ([card(0, 9, pids=(99, 7)), card(0, 1)], None),
+        ([card(0, 9, pids=(99,))], 9),
+        ([card(0, 9, pids=(7,), mig=True)], None),
     ],
     ids=["own", "another process", "on one of two", "none of the job listed, as in a container", "MIG"],
 )
-def test_energy_is_of_the_job_unless_others_used_a_gpu(cards: list[Card], found: float | None) -> None:
+def test_energy_is_of_the_job_unless_others_used_a_gpu(cards: list[Any], found: float | None) -> None:
     energy = metered(*cards, own={7, 8})
     assert (energy.joules, energy.counter_j is None) == (found, False)
 
 
 def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
-    card = Card(0, 9, pids=(7,))
-    meter = Meter(cast("list[GpuHandle]", [card]), 0)
-    own = {7}
-    card.pids = (7, 51)  # 50 has ended
+    meter, own = Meter([card(0, 9, pids=(7, 51))], 0), {7}  # 50 has ended
     meter.note([(7, 50, 51)], own, lambda: own.add(51))  # 51 was started since
     assert meter.energy(1).joules == 9
 

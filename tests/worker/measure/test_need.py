@@ -75,9 +75,9 @@ def test_parts_are_measured_only_below_the_allocators_grain(torch: FakeTorch) ->
     assert torch.cap_bytes == torch.total_bytes
 
 
-@pytest.mark.parametrize("allocator", [None, "expandable_segments:False"])
-def test_without_expandable_segments_nothing_is_searched(torch: FakeTorch, allocator: str | None) -> None:
-    [need] = measure_needs(Device("cuda", torch), [heavy(torch, 2048)], replace(point(), allocator=allocator))
+def test_without_expandable_segments_nothing_is_searched(torch: FakeTorch) -> None:
+    of = replace(point(), allocator="expandable_segments:False")
+    [need] = measure_needs(Device("cuda", torch), [heavy(torch, 2048)], of)
     assert (need.passed_bytes, need.failed_bytes) == (need.reserved_bytes, need.allocated_bytes - 1)
     assert need.tries == 1
 
@@ -108,27 +108,21 @@ def test_a_signal_or_a_failure_ends_the_measuring_and_keeps_the_needs(
     assert isinstance(error, Stopped) or str(error) in capsys.readouterr().err
 
 
-def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one(
+def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one_and_loses_nothing(
     torch: FakeTorch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = iter([900 * MIB])
+
+    class Broken:
+        def heaviest(self) -> Sequence[Heavy]:
+            raise ValueError("broken")
 
     def once() -> None:
         if (size := next(runs, None)) is None:
             raise ValueError("no longer")
         torch.hold(size)
 
-    assert measure_needs(Device("cuda", torch), [Heavy(900, once)], SEARCHING) == ()
-    assert "no longer" in capsys.readouterr().err
-
-
-def test_a_workload_that_fails_to_tell_its_heaviest_batch_loses_nothing(
-    torch: FakeTorch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Broken:
-        def heaviest(self) -> Sequence[Heavy]:
-            raise ValueError("broken")
-
-    found = heaviest(cast("Workload", Broken()), batch(0), Call((3,), ("d",)))
-    assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
-    assert "broken" in capsys.readouterr().err
+    unknown = heaviest(cast("Workload", Broken()), batch(0), Call((3,), ("d",)))
+    for batches, why in (([Heavy(900, once)], "no longer"), (unknown, "broken")):
+        assert measure_needs(Device("cuda", torch), batches, SEARCHING) == ()
+        assert why in capsys.readouterr().err

@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobkit.core.measurements import NOT_ATTRIBUTABLE
-from jobkit.worker.measure import sampler
-from jobkit.worker.measure.nvml import GpuHandle
 from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, sampling
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
@@ -29,7 +28,7 @@ def test_a_dead_sampler_answers_none() -> None:
         process = following._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert following.ask("peaks") is None
+        assert following.ask("peaks") == Peaks()
 
 
 @pytest.mark.slow
@@ -83,7 +82,7 @@ def test_pages_that_processes_share_count_once() -> None:
 
 
 def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]))
+    follower = Follower(os.getpid(), [card(None, {}, 3.0)])
     follower.peaks = Peaks(rss_bytes=2**50)
 
     def sample() -> tuple[int, float | None]:
@@ -102,31 +101,20 @@ def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
     assert follower.peaks.rss_bytes == 2**50
 
 
-class Card:
-    """A GPU on which processes hold memory."""
-
-    def __init__(self, used: int | None, held: Mapping[int, int | None], busy: float | None) -> None:
-        self.used, self.held, self.busy = used, held, busy
-
-    def used_bytes(self) -> tuple[int | None, str | None]:
-        return self.used, "v2"
-
-    def processes(self) -> dict[int, int | None] | None:
-        return dict(self.held)
-
-    def utilisation_percent(self) -> float | None:
-        return self.busy
-
-    def energy_j(self) -> float | None:
-        return None if self.used is None else 100 * time.monotonic()
-
-    def has_mig(self) -> bool:
-        return False
+def card(used: int | None, held: Mapping[int, int | None], busy: float | None) -> Any:
+    """Return a GPU on which processes hold memory."""
+    return SimpleNamespace(
+        used_bytes=lambda: (used, "v2"),
+        processes=lambda: held,
+        utilisation_percent=lambda: busy,
+        energy_j=lambda: None if used is None else 100 * time.monotonic(),
+        has_mig=lambda: False,
+    )
 
 
-def followed(*cards: Card) -> Peaks:
+def followed(*cards: Any) -> Peaks:
     """Return one sample of this process on these GPUs, while it works."""
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards))
+    follower = Follower(os.getpid(), cards)
     follower.mark()
     follower.sample_utilisation()
     follower.sample_memory()
@@ -139,12 +127,12 @@ def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answ
     with ExitStack() as stack:
         one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
         first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
-        peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
+        peaks = followed(card(60, first, 20.0), card(7, second, 90.0))
     found = peaks.sampler
     assert found
     assert (peaks.device_bytes, peaks.process_bytes, found.memory_query) == (67, 12, "v2")
     assert found.utilisation_mean_percent == 55.0
-    peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
+    peaks = followed(card(60, {1: 9}, 20.0), card(None, {}, None))
     assert (peaks.device_bytes, peaks.process_bytes) == (None, None)
     assert peaks.sampler
     assert peaks.sampler.utilisation_mean_percent is None
@@ -154,7 +142,7 @@ def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answ
 def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
-        words = [followed(Card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
+        words = [followed(card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
     assert [energy and energy.attribution for energy in words] == ["", NOT_ATTRIBUTABLE, "", ""]
 
 
@@ -163,13 +151,10 @@ def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
     sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
     seen = 0
     with sampling([]) as following:
-        marked = following.ask("mark")
-        assert marked is not None
-        base = marked.rss_bytes or 0
+        base = following.ask("mark").rss_bytes or 0
         for size in sizes:
             _spike(size, 0.02)
             peaks = following.ask("peaks")
-            assert peaks is not None
             assert peaks.rss_bytes is not None
             assert peaks.device_bytes is None
             assert peaks.sampler
@@ -192,16 +177,10 @@ def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
         f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
     )
     with sampling([], parent=os.getpid()) as following:
-        assert following.ask("mark") is not None
+        following.ask("mark")
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
-            until(lambda: _peak(following) >= 64 * MIB, "the memory of the child", 30)
-        assert _peak(following) < 128 * MIB
-
-
-def _peak(following: sampler.Sampling) -> int:
-    peaks = following.ask("peaks")
-    assert peaks is not None
-    return peaks.rss_bytes or 0
+            until(lambda: (following.ask("peaks").rss_bytes or 0) >= 64 * MIB, "the memory of the child", 30)
+        assert (following.ask("peaks").rss_bytes or 0) < 128 * MIB
 
 
 @pytest.mark.slow

@@ -8,7 +8,15 @@ import pytest
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BUDGET, RUN_KNOBS, declared
-from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, columns_of, knobs, workload_class
+from jobkit.worker.workloads.base import (
+    ENTITY_COLUMNS,
+    SHIPPED,
+    Entity,
+    as_tsv,
+    columns_of,
+    knobs,
+    workload_class,
+)
 from jobkit.worker.workloads.own import checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
@@ -81,6 +89,11 @@ def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
     workload.load(None, "cpu", {"batch_size": 3}, 1)
     assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)
     assert workload.effective() == {"batch_size": 2}
+    counts = open_workload("count", None)
+    assert (counts.items_per_call(), counts.effective()) == (32, {"batch_size": None})
+    result = counts.process(["  one three\n two seven", "…\n"])
+    assert (result.tokens, result.rows, result.load) == (4, ((0, 4), (1, 0)), 2 * 22)
+    assert result.entities == (Entity(0, "three", "WORD", 6, 11),), "the first of the longest words"
     assert (code_folder(name, None), code_folder("count", None)) == (str(tmp_path), None)
 
 
@@ -169,3 +182,19 @@ def test_what_is_no_workload_is_named(name: str) -> None:
     with pytest.raises(JobkitError, match="workload '") as caught:
         workload_class(name)
     assert "stanza-ner" in caught.value.hint
+
+
+def test_the_file_as_a_person_sees_it_in_text_order() -> None:
+    found = [
+        Entity(2, "Ada\nMarsh", "PERSON", 14, 23),
+        Entity(0, "Leeds", "GPE", 0, 5),
+        Entity(2, 'A "b"\tc', "GPE", 4, 11),
+    ]
+    assert as_tsv(found).split("\n") == [
+        "paragraph\ttext\tlabel\tstart\tend",
+        "0\tLeeds\tGPE\t0\t5",
+        '2\t"A ""b""\tc"\tGPE\t4\t11',
+        '2\t"Ada',
+        'Marsh"\tPERSON\t14\t23',
+        "",
+    ]

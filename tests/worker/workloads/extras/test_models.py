@@ -115,37 +115,17 @@ def test_code_of_a_folder_runs_if_the_spec_trusts_it(tmp_path: Path) -> None:
     assert len(opened.process(TEXTS[:2]).vectors) == 2
 
 
-def files_of(kind: str, folder: Path) -> tuple[token_counts.Files | None, Any]:
-    """Build a kind; return its tokenizer's files, and its folder as a spec names it."""
-    workload, place = build(kind, folder)
-    files = token_counts.of_tagger(place, stride_of) if workload == TAGGER else None
-    return files or token_counts.of_embedder(place, {}), models.find(
-        workload, {"path": str(place)}, Path(), place
-    )
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("tagger bert", "tagger modernbert", "tagger roberta-split-special"),
-        *("embedder mpnet", "embedder xlm-roberta", "embedder qwen3-without-pad", "embedder prompt-default"),
-        "embedder static",
-    ],
-)
-def test_tokens_are_counted_without_transformers(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, model = files_of(kind, tmp_path)
-    assert token_counts.count(TEXTS, files), "no doubt"
-    lengths: Any = getattr(workload_class(TAGGER if kind.startswith("tagger") else EMBEDDER), "lengths")  # noqa: B009
-    found = lengths(TEXTS, model)
-    monkeypatch.setattr(token_counts, "count", lambda *_: None)
-    assert found == lengths(TEXTS, model)
-
-
 @pytest.mark.parametrize(
     ("kind", "file", "keys"),
     [
+        ("tagger bert", "", {}),
+        ("tagger modernbert", "", {}),
+        ("tagger roberta-split-special", "", {}),
+        ("embedder mpnet", "", {}),
+        ("embedder xlm-roberta", "", {}),
+        ("embedder qwen3-without-pad", "", {}),
+        ("embedder prompt-default", "", {}),
+        ("embedder static", "", {}),
         ("tagger bert", "tokenizer_config.json", {"do_lower_case": False}),
         ("tagger bert", "tokenizer_config.json", {"tokenizer_class": None}),
         ("tagger bert", "tokenizer_config.json", {"mask_token": "[NEW]"}),
@@ -156,14 +136,20 @@ def test_tokens_are_counted_without_transformers(
         ("embedder xlm-roberta", "sentence_bert_config.json", {"do_lower_case": True}),
     ],
 )
-def test_the_library_counts_where_the_files_leave_a_doubt(
-    kind: str, file: str, keys: dict[str, Any], tmp_path: Path
+def test_tokens_are_counted_without_transformers_unless_a_file_leaves_a_doubt(
+    kind: str, file: str, keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload, folder = build(kind, tmp_path)
-    path = folder / file
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | keys), encoding="utf-8")
+    if path := folder / file if file else None:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | keys), encoding="utf-8")
     files = token_counts.of_tagger(folder, stride_of) if workload == TAGGER else None
-    assert token_counts.count(TEXTS, files or token_counts.of_embedder(folder, {})) is None
+    assert (token_counts.count(TEXTS, files or token_counts.of_embedder(folder, {})) is None) == bool(file)
+    if not file:
+        made: Any = workload_class(workload)
+        model = models.find(workload, {"path": str(folder)}, Path(), folder)
+        found = made.lengths(TEXTS, model)
+        monkeypatch.setattr(token_counts, "count", lambda *_: None)
+        assert found == made.lengths(TEXTS, model)
 
 
 @pytest.mark.parametrize(

@@ -53,19 +53,6 @@ def test_a_16_bit_format_finds_nearly_the_same_and_fp32_exactly(tiny_model: Mode
     assert (types_of(fp16), name.text) == ({"float16", "float32"}, "Beatrice Kelford")
 
 
-class Card:
-    """What `set_tf32` asks of torch, on a GPU of a compute capability, with torch's defaults."""
-
-    def __init__(self, major: int) -> None:
-        self.matmul, self.cudnn = SimpleNamespace(allow_tf32=False), SimpleNamespace(allow_tf32=True)
-        self.backends = SimpleNamespace(cuda=SimpleNamespace(matmul=self.matmul), cudnn=self.cudnn)
-        self.cuda = SimpleNamespace(get_device_capability=lambda: (major, 0))
-
-    @property
-    def switches(self) -> set[bool]:
-        return {self.matmul.allow_tf32, self.cudnn.allow_tf32}
-
-
 @pytest.mark.parametrize(
     ("precision", "major", "override", "ran"),
     [
@@ -79,9 +66,13 @@ class Card:
 def test_both_switches_of_tf32_are_set_and_what_takes_effect_is_known(
     monkeypatch: pytest.MonkeyPatch, precision: str, major: int, override: str, ran: str
 ) -> None:
-    card: Any = Card(major)
-    monkeypatch.setitem(sys.modules, "torch", card)
+    matmul, cudnn = SimpleNamespace(allow_tf32=False), SimpleNamespace(allow_tf32=True)  # torch's defaults
+    backends = SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn)
+    torch: Any = SimpleNamespace(
+        backends=backends, cuda=SimpleNamespace(get_device_capability=lambda: (major, 0))
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
     assert set_tf32(precision, "cuda") == ran
-    assert card.switches == {precision == "tf32"}
+    assert {matmul.allow_tf32, cudnn.allow_tf32} == {precision == "tf32"}
     assert precision in PRECISIONS.words

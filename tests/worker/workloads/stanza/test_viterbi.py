@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -47,19 +47,11 @@ def by_stanza(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[lis
     return [list(map(int, viterbi_decode(row[:length], transitions.numpy())[0])) for row, length in rows]
 
 
-def by_jobkit(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:
-    from jobkit.worker.workloads import stanza_shortcuts
-
-    return stanza_shortcuts.decode(scores, transitions, lengths)
-
-
-def walked(walk: str, batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
+def walked(walk: Callable[..., Any], batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
     """Return the last tags, and where each tag came from, by one of the two ways to find them."""
-    from jobkit.worker.workloads import stanza_shortcuts
-
     scores, transitions, lengths = batch
     active = [sum(length > word for length in lengths) for word in range(max(lengths))]
-    last, origins = getattr(stanza_shortcuts, walk)(scores, transitions, active)
+    last, origins = walk(scores, transitions, active)
     return last.tolist(), [rows.tolist() for rows in origins]
 
 
@@ -69,6 +61,8 @@ def walked(walk: str, batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
 def test_each_sentence_has_the_tags_that_stanza_finds_and_on_a_gpu_too(
     values: st.SearchStrategy[float], data: st.DataObject
 ) -> None:
+    from jobkit.worker.workloads import stanza_shortcuts as shortcuts
+
     batch = data.draw(batches(values))
-    assert by_jobkit(*batch) == by_stanza(*batch)
-    assert walked("_on_gpu", batch) == walked("_on_cpu", batch)
+    assert shortcuts.decode(*batch) == by_stanza(*batch)
+    assert walked(shortcuts._on_gpu, batch) == walked(shortcuts._on_cpu, batch)
