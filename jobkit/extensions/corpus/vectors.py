@@ -76,15 +76,15 @@ def in_order(
     """
     import numpy as np
 
-    types = dict.fromkeys([vectors] * (not calls) + [type_of(vectors) for _, vectors in calls])
+    types = [*dict.fromkeys(type_of(some) for _, some in calls)] if calls else [vectors]
     if len(types) > 1:
         raise TryFailed(Outcome.BUG, f"a call returned {', another '.join(types)}")
     first, paragraphs = places.start, len(places)
     if sorted([*bad, *(item for items, _ in calls for item in items)]) != [*places]:
         given = sum(len(items) for items, _ in calls)
         raise TryFailed(Outcome.BUG, f"there are {given:,} vectors for {paragraphs:,} paragraphs")
-    kinds = [parse_type(word) or (FP32, (0,)) for word in next(iter(types)).split()]
-    if "*" in next(iter(types)):
+    kinds = [parse_type(word) or (FP32, (0,)) for word in types[0].split()]
+    if "*" in types[0]:
         found = {item: one for items, some in calls for item, one in zip(items, some.split(), strict=True)}
         empty = [np.empty((0, *shape), _NUMBERS.get(kind, kind)) for kind, shape in kinds]
         return Ragged.of(map(found.get, places), empty)
@@ -102,11 +102,17 @@ class VectorsWriter:
     """
 
     def __init__(self, folder: Path, number: int, columns: Sequence[str], vectors: str) -> None:
-        arrow = importlib.util.find_spec("pyarrow") is not None
-        ending = "arrow" if arrow else "npz" if "*" in vectors else "npy"
+        if importlib.util.find_spec("pyarrow") is not None:
+            ending, self._append = "arrow", self._append_arrow
+        elif "*" in vectors:
+            ending, self._append = "npz", self._append_npz
+        else:
+            ending, self._append = "npy", self._append_npy
         self._path = folder / f"part-{number:05d}.{ending}"
         self._part = folder / f"{self._path.name}.part"
-        self._columns, self._type, self.rows = tuple(columns), vectors, 0
+        self._columns = tuple(columns)
+        self._type = vectors
+        self.rows = 0
         self.pieces: list[int] = []
         self._open = ExitStack()
         self._file: Any = None  # or the writer of Arrow's batches
@@ -118,28 +124,32 @@ class VectorsWriter:
     def write(self, vectors: Array) -> None:
         if type_of(vectors) != self._type:
             raise TryFailed(Outcome.BUG, f"a call returned {self._type}, another {type_of(vectors)}")
-        if self._path.suffix == ".npz":
-            if not self.rows:
-                self._file = self._open.enter_context(ZipFile(self._part, "w"))
-            with name_file_in_errors(self._path):
-                for at, column in enumerate((vectors.lengths, *vectors.columns)):
-                    write_npy(self._file, f"{self.rows}/{at}", len(column), type_of(column), [column])
-        elif self._path.suffix == ".npy":
-            if not self.rows:
-                self._file = self._open.enter_context(self._part.open("wb"))
-                self._file.write(bytes(_HEADER_BYTES))
-            with name_file_in_errors(self._path):
-                self._file.write(vectors.data)
-        else:
-            batch = arrow_batch(dict(zip(self._columns, by_column(vectors), strict=True)))
-            if not self.rows:
-                import pyarrow as pa
-
-                file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
-                self._file = self._open.enter_context(pa.ipc.new_file(file, batch.schema))
-            with name_file_in_errors(self._path):
-                self._file.write_batch(batch)
+        self._append(vectors)
         self.rows += len(vectors)
+
+    def _append_arrow(self, vectors: Array) -> None:
+        batch = arrow_batch(dict(zip(self._columns, by_column(vectors), strict=True)))
+        if not self.rows:
+            import pyarrow as pa
+
+            file = self._open.enter_context(pa.OSFile(str(self._part), "wb"))
+            self._file = self._open.enter_context(pa.ipc.new_file(file, batch.schema))
+        with name_file_in_errors(self._path):
+            self._file.write_batch(batch)
+
+    def _append_npz(self, vectors: Array) -> None:
+        if not self.rows:
+            self._file = self._open.enter_context(ZipFile(self._part, "w"))
+        with name_file_in_errors(self._path):
+            for at, column in enumerate((vectors.lengths, *vectors.columns)):
+                write_npy(self._file, f"{self.rows}/{at}", len(column), type_of(column), [column])
+
+    def _append_npy(self, vectors: Array) -> None:
+        if not self.rows:
+            self._file = self._open.enter_context(self._part.open("wb"))
+            self._file.write(bytes(_HEADER_BYTES))
+        with name_file_in_errors(self._path):
+            self._file.write(vectors.data)
 
     def end(self, *, only: bool) -> tuple[str, int, str]:
         """Sync the part and give it its name; return that, its size and its SHA-256."""
