@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
@@ -144,6 +144,18 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
     The last paragraphs stay for this try. A part that is not adopted though it would fit is named in the log.
     What was in quarantine when a person ordered another try is not adopted.
     """
+    found, vain = _left_by_others(run_dir, point, try_number, of)
+    adopted = _chain(found, shard.paragraphs, Path(try_folder(run_dir, point.point_id, try_number)))
+    if adopted:
+        done = sum(one.part.paragraphs for one in adopted)
+        process.report(f"goes on after {len(adopted)} parts, {done:,} of {shard.paragraphs:,} paragraphs")
+    return adopted, vain
+
+
+def _left_by_others(
+    run_dir: Path, point: Point, try_number: int, of: str
+) -> tuple[dict[int, list[Finished]], int]:
+    """Return the parts of other tries by their first paragraph, and how many tries worked and left none."""
     numbers = [n for n in try_numbers(f"{run_dir}/results/{point.point_id}") if n != try_number]
     folders = {number: Path(try_folder(run_dir, point.point_id, number)) for number in numbers}
     ordered = max((n for n in numbers if (folders[n] / GONE_ROWS).is_file()), default=0)
@@ -160,20 +172,20 @@ def adopt(run_dir: Path, point: Point, try_number: int, shard: Shard, of: str) -
             if one.of == of and not (one.quarantine and number <= ordered):
                 part = replace(one.part, file=f"../{TRY_PREFIX}{number}/{one.part.file}")
                 found.setdefault(one.first, []).append(replace(one, part=part))
+    return found, vain
+
+
+def _chain(found: Mapping[int, list[Finished]], paragraphs: int, folder: Path) -> list[Finished]:
+    """Return parts without a gap from the first paragraph on: of each place the longest that is whole."""
     adopted, at = list[Finished](), 0
-    folder = Path(try_folder(run_dir, point.point_id, try_number))
     while True:
-        left = shard.paragraphs - at
-        fitting = [one for one in found.get(at, ()) if 0 < one.part.paragraphs < left]
+        fitting = [one for one in found.get(at, ()) if 0 < one.part.paragraphs < paragraphs - at]
         fitting.sort(key=lambda one: one.part.paragraphs, reverse=True)
         best = next((one for one in fitting if _whole(folder, adopted, one)), None)
         if best is None:
-            break
+            return adopted
         adopted.append(replace(best, part=replace(best.part, number=len(adopted) + 1)))
         at += best.part.paragraphs
-    if adopted:
-        process.report(f"goes on after {len(adopted)} parts, {at:,} of {shard.paragraphs:,} paragraphs")
-    return adopted, vain
 
 
 def _whole(folder: Path, adopted: Sequence[Finished], one: Finished) -> bool:
@@ -225,15 +237,20 @@ class RowsFile(Output):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._columns: tuple[str, ...] = ()
         self._finished: list[Finished] = []
         self._writer: RowsWriter | VectorsWriter | None = None
-        self._first = self._paragraphs = 0  # of the part: its first paragraph, and how many it covers
+        # of the part: its first paragraph, and how many it covers
+        self._first = 0
+        self._paragraphs = 0
         self._whole = True  # whether what was written ends with a window
         self._bad: list[Quarantined] = []  # of the part
         # windows without rows at the beginning, as long as it is not known whether there are vectors
         self._held: list[Paragraph] = []
-        self._of, self._left = "", 0
+        self._of = ""
+        self._left = 0  # paragraphs
         self._part_s = PART_S
+        self._opened_s = self._part_began_s = self._written_s = 0.0
         self.window_characters = 0
 
     def go_on(self, shard: Shard, of: str, adopted: Sequence[Finished], vain: int) -> None:
@@ -241,14 +258,15 @@ class RowsFile(Output):
 
         ``vain`` earlier tries left no part, so the parts of this try are shorter.
         """
-        self._finished, self._of = [*adopted], of
+        self._finished = [*adopted]
+        self._of = of
         self._left = shard.paragraphs - sum(one.part.paragraphs for one in adopted)
         self._part_s = PART_S / 4**vain
         speed = shard.characters / shard.expected_s if shard.expected_s else FIRST_SPEED
         self.window_characters = int(self._part_s * speed)
 
     def open(self, columns: Sequence[str]) -> None:
-        self._columns, self._order = tuple(columns), text_order(columns)
+        self._columns = tuple(columns)
         if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
             raise JobkitError(f"columns {', '.join(columns)}: each name once, and none of {', '.join(GIVEN)}")
         for was in {one.part.columns for one in self._finished} - {self._columns}:
@@ -267,22 +285,36 @@ class RowsFile(Output):
         with process.signals_blocked():
             self._whole = False
             without = [*range(first - len(self._held), first), *(number for number, *_ in bad)]
-            first, places, self._held = first - len(self._held), [*self._held, *places], []
-            writer = self._writer or self._begin(rows, first)
-            if isinstance(writer, RowsWriter):
-                for number, *values in sorted(rows, key=self._order):
-                    writer.write(places[number - first], values)
-            else:
-                window = range(first, first + len(places))
-                writer.write(in_order(rows, window, without, " ".join(writer.types)))
-            self._paragraphs, self._left = self._paragraphs + len(places), self._left - len(places)
-            now_s, before_s = time.monotonic(), self._written_s
-            due_s, self._written_s = max(self._part_s, SHARE * (now_s - self._opened_s)), now_s
-            speed = sum(len(place.text) for place in places) / max(now_s - before_s, 1e-6)
-            self.window_characters = int(due_s * speed)
-            if self._left > 0 and now_s - self._part_began_s >= due_s / 2:
+            first -= len(self._held)
+            places = [*self._held, *places]
+            self._held = []
+            self._write_rows(rows, first, places, without)
+            due_s = self._pace(places)
+            if self._left > 0 and self._written_s - self._part_began_s >= due_s / 2:
                 self._leave_part()
             self._whole = True
+
+    def _write_rows(
+        self, rows: list[Row], first: int, places: Sequence[Paragraph], without: Sequence[int]
+    ) -> None:
+        writer = self._writer or self._begin(rows, first)
+        if isinstance(writer, RowsWriter):
+            for number, *values in sorted(rows, key=text_order(self._columns)):
+                writer.write(places[number - first], values)
+        else:
+            window = range(first, first + len(places))
+            writer.write(in_order(rows, window, without, " ".join(writer.types)))
+        self._paragraphs += len(places)
+        self._left -= len(places)
+
+    def _pace(self, places: Sequence[Paragraph]) -> float:
+        """Let the next window be a part at the speed of this one; return the seconds of a part."""
+        now_s = time.monotonic()
+        due_s = max(self._part_s, SHARE * (now_s - self._opened_s))
+        speed = sum(len(place.text) for place in places) / max(now_s - self._written_s, 1e-6)
+        self.window_characters = int(due_s * speed)
+        self._written_s = now_s
+        return due_s
 
     def _begin(self, rows: list[Row], first: int) -> RowsWriter | VectorsWriter:
         place = self._folder, len(self._finished) + 1, self._columns
@@ -291,7 +323,8 @@ class RowsFile(Output):
             self._writer = VectorsWriter(*place, before if "[" in before else type_of(rows[0][1]))
         else:
             self._writer = RowsWriter(*place)
-        self._first, self._paragraphs = first, 0
+        self._first = first
+        self._paragraphs = 0
         return self._writer
 
     def _leave_part(self) -> None:
@@ -307,7 +340,8 @@ class RowsFile(Output):
         file, size, sha256 = writer.end(only=last and number == 1)
         part = Part(number, file, self._paragraphs, writer.rows, self._columns, size, sha256)
         one = Finished(self._of, self._first, part, writer.types, tuple(writer.pieces), tuple(self._bad))
-        self._writer, self._bad = None, []
+        self._writer = None
+        self._bad = []
         self._finished.append(one)
         return one
 
