@@ -28,6 +28,7 @@ from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
 from jobkit.extensions.on_host.connection import connect
 from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
+from jobkit.extensions.on_host.protocol import Place
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
@@ -114,7 +115,7 @@ def call(host: str, name: str, given: Mapping[str, Any], **named: object) -> Map
     if not answer:
         hint = f"its reason is above; if the jobkit there is older: jobkit {cluster.prefix} init --install"
         raise JobkitError(f"{cluster.host}: {name} ended with exit code {code}", hint=hint)
-    return {**answer, "run": _bring(cluster, cluster.parts_of([answer["run"]]))[0]}
+    return {**answer, "run": _bring(cluster, cluster.places_of([answer["run"]]))[0]}
 
 
 def _there(value: Any, inputs: Inputs) -> Any:  # noqa: ANN401 - JSON
@@ -199,18 +200,16 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
         return typed.run_here([typed.name, *kept, *map(str, fetched)])
 
 
-def _bring(
-    cluster: Cluster, parts: Sequence[tuple[str, Path, bool]], asked: Sequence[str] = ()
-) -> list[Path]:
+def _bring(cluster: Cluster, places: Sequence[Place], asked: Sequence[str] = ()) -> list[Path]:
     """Fetch the records of runs, and the files that were asked for; return their paths here."""
-    for _, path, is_folder in parts:
+    for _, path, is_folder in places:
         if is_folder:
             _claim(path, cluster)
         elif path.exists() or path.name not in {Path(word).name for word in asked}:
             hint = "rename it, or type the command in another folder"
             raise JobkitError(f"{path}: {cluster.host} would write this file of yours", hint=hint)
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
-    return [path for _, path, _ in parts]
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=transfer.LEAVE)
+    return [place.path for place in places]
 
 
 def _refuse_other(run: Path, cluster: Cluster) -> None:
@@ -241,18 +240,18 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
 def _fetch_merged(cluster: Cluster, run: str, forms: Sequence[str], params: Mapping[str, str]) -> list[Path]:
     from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
 
-    parts = cluster.find("merged", run, **params, **({"fmt": ",".join(forms)} if any(forms) else {}))
+    places = cluster.find("merged", run, **params, **({"fmt": ",".join(forms)} if any(forms) else {}))
     outputs = output_paths(Path(params.get("output", "none")), [*filter(None, forms)] or ("npy",)).values()
     named = {
         path.name
         for one in outputs
         for path in (one, counts_path(one), places_path(one), quarantine_path(one))
     }
-    for _, path, _ in parts:
-        if path.name not in named:
-            _claim(path.parent, cluster)
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
-    return [path for _, path, _ in parts]
+    for place in places:
+        if place.path.name not in named:
+            _claim(place.path.parent, cluster)
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=())
+    return [place.path for place in places]
 
 
 def _init(cluster: Cluster, typed: Typed) -> int:
@@ -274,8 +273,8 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     if spec.exists():
         terminal.note(f"{terminal.shell_path(spec)} is here already")
         return 0
-    parts = [part for part in cluster.find("runs", str(spec)) if part[1] == spec]
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
+    places = [place for place in cluster.find("runs", str(spec)) if place.path == spec]
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=())
     spec.write_text(suggest_here(spec.read_text(encoding="utf-8"), cluster.prefix), encoding="utf-8")
     terminal.say(f"fetched {terminal.shell_path(spec)}")
     return 0
