@@ -74,6 +74,11 @@ WATCH = Watch()
 sys.addaudithook(WATCH)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut the text of a case that would be a name of kilobytes."""
+    return f"{val[:60]}..." if isinstance(val, str) and len(val) > 60 else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as slow")
     parser.addoption("--skipped", type=Path, help="write to this file the ids of the tests that are skipped")
