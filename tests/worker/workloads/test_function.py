@@ -241,7 +241,7 @@ def test_what_is_no_query_or_no_answer_to_pairs(
 
 def test_a_class_in_a_file(tmp_path: Path) -> None:
     source = """
-        from jobkit.worker.workloads.function import Count
+        from jobkit.worker.workloads.count import Count
 
         class Own(Count):
             pass
