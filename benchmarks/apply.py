@@ -13,7 +13,7 @@ from benchmarks.raw import Row
 from benchmarks.timing import JOBKIT, once
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning.sample import sample_text
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 TITLE = "A corpus: jobkit apply next to datatrove"
 FILES = 8

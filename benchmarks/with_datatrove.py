@@ -16,7 +16,7 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 
 def words(documents: Iterable[Document], rank: int = 0, world_size: int = 1) -> Iterator[Document]:

@@ -54,7 +54,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             message = f"the run works as {who}, which jobkit cannot reach from here"
             raise UnknownError(message, hint=hint)
         refuse_silent(run, "nothing was cancelled")
-        plan = plan_of(run, named, kept)
+        plan = plan_of(run, named, kept, whole=whole)
         strays = _cancel_strays(run_dir) if whole else 0
         for line in (f"{run.title} was: {status.count_by_state(run)}", *plan.lines):
             note(line)
@@ -112,7 +112,7 @@ def _schedulers(run_dir: Path) -> set[str]:
     return names
 
 
-def plan_of(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> Plan:
+def plan_of(run: RunStatus, named: Sequence[str], kept: Sequence[str], *, whole: bool) -> Plan:
     """Return what of a run ends; refuse points that share a job with others, which are to stay."""
     live = [point for point in run.points if point.standing in LIVE]
     asked = _indices(run, named)
@@ -133,7 +133,7 @@ def plan_of(run: RunStatus, named: Sequence[str], kept: Sequence[str]) -> Plan:
     ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
     tasks = [point.task for point in points if point.task and point.task not in before & ending]
     parts = []
-    if not named and not kept:  # also what the queue holds of a point that was submitted again since
+    if whole:  # also what the queue holds of a point that was submitted again since
         parts = _followers(run)
         tasks += run.queued.keys() - ending
     first = [job for job, _ in parts]
@@ -203,7 +203,8 @@ def _carry_out(plan: Plan, run_dir: Path, *, whole: bool) -> None:
         )
     if any(point.standing is PointStanding.RUNNING for point in ended):
         note(f"running {noun}s copy their results to the run folder")
-    note_next(f"jobkit resume {run}")
+    if cancelled:
+        note_next(f"jobkit resume {run}")
     if refusals:
         hint = f"jobkit status {run} shows what still runs"
         raise RefusedError("\n".join(refusals), hint=hint)

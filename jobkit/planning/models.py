@@ -47,6 +47,7 @@ from jobkit.worker.workloads.model import (
     read_json,
 )
 
+STANZA_NER = "stanza-ner"
 LANGUAGE = "en"
 """The language whose model the stand-in replaces."""
 STAND_IN = "stand-in"
@@ -152,7 +153,7 @@ def real_name(workload: str, name: str) -> str:
 
 
 def source_of(workload: str, name: str) -> Source:
-    """Return where a workload, shipped or the user's own, has a model of this name from."""
+    """Return where a workload, shipped or the user's own, has a model of this name, or path, from."""
     if workload == "spacy-ner":
         return OF_SPACY
     return OF_HUB if workload in USUAL or "/" in name else OF_STANZA
@@ -176,7 +177,7 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     if not (HUB_NAME if of_hub else LANGUAGES).fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
     extra = ("a model of the hub", "hf", "huggingface_hub")
-    if lack := missing_extra(*extra) if of_hub else missing_framework("stanza-ner"):
+    if lack := missing_extra(*extra) if of_hub else missing_framework(STANZA_NER):
         raise lack
     source, download = (OF_HUB, _download_from_hub) if of_hub else (OF_STANZA, _download_of_stanza)
     folder = next(iter(source.places(name, cache)))
@@ -275,7 +276,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
     of_hub = [(place, place.name.removeprefix("hub-").replace("--", "/", 1)) for place in places]
     return (
         *(_ref(place, name, OF_STANZA) for place, name in sorted(named) if not missing_files(place, name)),
-        *_built([("stanza-ner", size) for size in SIZE_BYTES], cache),
+        *_built([(STANZA_NER, size) for size in SIZE_BYTES], cache),
         *(_ref(place, name, OF_HUB) for place, name in of_hub if not OF_HUB.lacks(place, name)),
         *_built(ARCHITECTURES, cache),
     )
@@ -337,14 +338,12 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
     A real model is ``full``; any other size is a stand-in's.
     """
     refuse_keys(workload, model)
-    name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
     if path := model.get("path"):
         return _named_by_path(workload, (base / str(path)).expanduser().absolute(), model)
-    if workload == "stanza-ner" and "/" in name:
-        message = f"model {name!r}: a name with a / is not one of stanza-ner, as en is"
-        raise JobkitError(
-            message, hint="name the workload that loads it, hf-token-classification for instance"
-        )
+    name, size = str(model.get("name", LANGUAGE)), str(model.get("size", FULL))
+    if workload == STANZA_NER and "/" in name:
+        hint = "name the workload that loads it, hf-token-classification for instance"
+        raise JobkitError(f"model {name!r}: a name with a / is not one of {STANZA_NER}, as en is", hint=hint)
     name = real_name(workload, name)
     source = source_of(workload, name)
     places = list(source.places(name, cache)) if size == FULL else []
@@ -353,35 +352,42 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
             refuse_unfit(workload, place, model)
             return _ref(place, name, source, model)
     has_stand_in = name == LANGUAGE or (workload, size) in ARCHITECTURES
-    if model.get("fallback") and has_stand_in:
-        if model.get("pooling"):
-            raise JobkitError(f"model.pooling: a {STAND_IN} has a pooling of its own", hint=NO_POOLING)
-        return stand_in(workload, size, cache, name)
-    to_try = f", or set `model.fallback: {STAND_IN}`" if has_stand_in else ""
-    if size != FULL:
+    if not (model.get("fallback") and has_stand_in):
+        if size == FULL:
+            raise _not_here(workload, name, source, places, has_stand_in=has_stand_in)
+        to_try = f", or set `model.fallback: {STAND_IN}`" if has_stand_in else ""
         message = f"model {name!r}: only the {STAND_IN} has the size {size!r}"
         raise JobkitError(message, hint=f"set `model.size: {FULL}`{to_try}")
-    if absent := missing_framework("stanza-ner" if source is OF_STANZA else workload):
-        raise NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
-    looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
-    message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
-    other = f"   ({source.instead})" if has_stand_in else f"; only {LANGUAGE} has a {STAND_IN}"
-    raise NotFoundError(message, hint=f"{fetch_command(workload, name)}{other}")
+    if model.get("pooling"):
+        raise JobkitError(f"model.pooling: a {STAND_IN} has a pooling of its own", hint=NO_POOLING)
+    return stand_in(workload, size, cache, name)
 
 
 def _named_by_path(workload: str, folder: Path, model: Mapping[str, object]) -> ModelRef:
-    if workload == "stanza-ner":
+    if workload == STANZA_NER:
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
-        raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
+        raise JobkitError(f"model.path is for other workloads than {STANZA_NER}", hint=hint)
     if not folder.is_dir():
         hint = "`model.path` is a folder, relative to the spec's"
         raise JobkitError(f"{folder}: no such folder", hint=hint)
-    source = OF_SPACY if workload == "spacy-ner" else OF_HUB
+    source = source_of(workload, str(folder))
     if workload in USUAL and (lack := source.lacks(folder, "")):
         message = f"{folder}: {lack}, so it is no model of {workload}"
         raise JobkitError(message, hint=f"`{source.saves}` writes such a folder")
     refuse_unfit(workload, folder, model)
     return _ref(folder, folder.name, source, model)
+
+
+def _not_here(
+    workload: str, name: str, source: Source, places: Iterable[Path], *, has_stand_in: bool
+) -> NotFoundError:
+    """Return the error of a model that is in none of its places, with the command that fetches it."""
+    if absent := missing_framework(STANZA_NER if source is OF_STANZA else workload):
+        return NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
+    looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
+    message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
+    other = f"   ({source.instead})" if has_stand_in else f"; only {LANGUAGE} has a {STAND_IN}"
+    return NotFoundError(message, hint=f"{fetch_command(workload, name)}{other}")
 
 
 def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:

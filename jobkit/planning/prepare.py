@@ -67,15 +67,8 @@ from jobkit.spec.sweep_spec import (
 )
 from jobkit.spec.yaml_files import YamlDocument, hide_override, sound
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
-from jobkit.worker.workloads.function import (
-    PAIRS,
-    QUERIES_FILE,
-    file_ref,
-    names_file,
-    queries_of,
-    read_queries,
-    source_path,
-)
+from jobkit.worker.workloads.pairs import PAIRS, QUERIES_FILE, queries_of, read_queries
+from jobkit.worker.workloads.user_file import file_ref, names_file, source_path
 
 DEFAULT_RUNS_DIR = "runs"
 

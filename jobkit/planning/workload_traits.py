@@ -27,8 +27,8 @@ from jobkit.core.terminal import Say
 from jobkit.worker import command_line
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
-from jobkit.worker.workloads.function import names_file
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
+from jobkit.worker.workloads.user_file import names_file
 
 ACTIVATION = "ACTIVATION_OF_JOBS"
 """The variable with the lines of `JobPython`: unlike the words of a command, no other user can read it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,51 +45,55 @@ def estimates(collected: Collected, limit_bytes: int | None = None) -> tuple[Gro
 
     ``limit_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
-    found = []
-    # The reason why a run of jobkit has no straight line
-    bounded = "the prediction, which has a bound, is the answer"
+    found: list[GroupEstimate] = []
     for group, first in enumerate(collected.by_group):
-        if first.point.device == CPU:
-            continue
-        of_group = partial(GroupEstimate, group=group, run=first.folder)
-        if first.file_format:
-            guess = guess_of_file(collected.rows_of(group), limit_bytes)
-            found.append(of_group(knob=BATCH_SIZE, by_knob=guess))
-            continue
-        search = collected.search(group)
-        answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
-        memory = group_memory(collected, group, limit_bytes)
-        if isinstance(memory, str):
-            why = Prediction(capacity_bytes=0, reason=memory)
-            reason = Estimate(line=None, capacity_bytes=None, reason=memory)
-            found.append(of_group(knob=why.knob, by_knob=reason, prediction=why))
-            continue
-        alone = len(memory) == len(collected.by_group) == 1
-        for words, own in memory.items():
-            if answer is not None and words != answer:
-                continue  # points of a search that ran once are no line of memory
-            largest = own.largest
-            reason = Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or bounded)
-            found.append(
-                of_group(
-                    knob=largest.knob,
-                    by_knob=reason,
-                    prediction=largest,
-                    unit=load_of(first)[0],
-                    others="" if search or alone else words,
-                    allocator=memory_condition(own.records),
-                    asked=own.asked,
-                )
-            )
+        if first.point.device != CPU:
+            of_group = _of_file if first.file_format else _of_runs
+            found += of_group(collected, group, limit_bytes)
     return tuple(found)
+
+
+def _of_file(collected: Collected, group: int, limit_bytes: int | None) -> Iterator[GroupEstimate]:
+    guess = guess_of_file(collected.rows_of(group), limit_bytes)
+    yield GroupEstimate(group=group, run=collected.by_group[group].folder, knob=BATCH_SIZE, by_knob=guess)
+
+
+def _of_runs(collected: Collected, group: int, limit_bytes: int | None) -> Iterator[GroupEstimate]:
+    first = collected.by_group[group]
+    of_group = partial(GroupEstimate, group=group, run=first.folder)
+    memory = group_memory(collected, group, limit_bytes)
+    if isinstance(memory, str):
+        yield of_group(
+            knob=BATCH_SIZE,
+            by_knob=Estimate(line=None, capacity_bytes=None, reason=memory),
+            prediction=Prediction(capacity_bytes=0, reason=memory),
+        )
+        return
+    search = collected.search(group)
+    answer = next(map(other_knobs, search.finals.winner_records), None) if search else None
+    only_one = len(memory) == len(collected.by_group) == 1  # whose knobs need no words
+    for words, own in memory.items():
+        if answer is not None and words != answer:
+            continue  # points of a search that ran once are no line of memory
+        largest = own.largest
+        no_line = largest.reason or "the prediction, which has a bound, is the answer"
+        yield of_group(
+            knob=largest.knob,
+            by_knob=Estimate(line=None, capacity_bytes=own.limit_bytes, reason=no_line),
+            prediction=largest,
+            unit=load_of(first)[0],
+            others="" if search or only_one else words,
+            allocator=memory_condition(own.records),
+            asked=own.asked,
+        )
 
 
 def group_memory(collected: Collected, group: int, limit_bytes: int | None = None) -> dict[str, Memory] | str:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
     if (known := collected.memories.get((group, limit_bytes))) is not None:
         return known
-    alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
-    rows = [row for row in collected.rows if not row.point.trial and (alone or row.group == group)]
+    only_group = len(collected.by_group) == 1  # then a point that failed early is of this group, too
+    rows = [row for row in collected.rows if not row.point.trial and (only_group or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
     searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
     asked: set[int | None] = set()

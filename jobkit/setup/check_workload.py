@@ -25,7 +25,7 @@ from jobkit.setup.findings import Finding, Status, fine, missing, unknown
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
 from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import SHIPPED
-from jobkit.worker.workloads.function import queries_of
+from jobkit.worker.workloads.pairs import queries_of
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9

@@ -33,7 +33,7 @@ from tests.support import commands
 SLOW = """\
 import time
 from pathlib import Path
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 class Slow(Count):
     def process(self, paragraphs):
@@ -143,7 +143,7 @@ def test_rows_that_a_purge_takes_are_made_again(applied: Applied) -> None:
 
 POISON = """\
 import ctypes
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 class Slow(Count):
     def process(self, paragraphs):

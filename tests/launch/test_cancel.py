@@ -147,13 +147,18 @@ def test_a_refusal_is_reported_after_the_others_were_cancelled_and_silence_at_on
         cancel(run, [], [])
     assert caught.value.exit_code == 3
     assert caught.value.hint == f"jobkit status {run} shows what still runs"
-    assert "cancelled: 2 points" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert ("cancelled: 2 points" in said, "next: jobkit resume" in said) == (True, True)
     assert {task.job_id for task in read_journal(run).cancelled} == {"78"}
+    queue.squeue(*ALL[:3])
+    with pytest.raises(JobkitError, match="slurm did not cancel job 77"):
+        cancel(run, [], [])
+    assert "resume" not in capsys.readouterr().err, "nothing was cancelled"
     queue.add("squeue", "exit 1")
     with pytest.raises(JobkitError, match="slurm does not answer, so nothing was cancelled") as caught:
         cancel(run, [], [])
     assert caught.value.exit_code == 3
-    assert len(queue.called("scancel")) == 2
+    assert len(queue.called("scancel")) == 3
 
 
 @pytest.mark.slow

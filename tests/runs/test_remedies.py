@@ -52,7 +52,7 @@ policy: {{follow_up: false, bug: {{stop_after: 2}}}}
 """
 OWN = """\
 import os, pathlib, time
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 class Own(Count):
     NEEDS_MODEL = True

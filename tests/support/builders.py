@@ -251,7 +251,7 @@ def write_begin(run: Path, of: Point, number: int = 1, **fields: object) -> None
 def own_workload(folder: Path, *body: str, name: str = "own") -> str:
     """Write a workload of a user's own, ``count`` with some lines of its own; return what a spec calls it."""
     lines = "\n    ".join(("KNOBS = ('batch_size',)", *body))
-    code = f"from jobkit.worker.workloads.function import Count\nclass Own(Count):\n    {lines}\n"
+    code = f"from jobkit.worker.workloads.count import Count\nclass Own(Count):\n    {lines}\n"
     (folder / f"{name}.py").write_text(code, encoding="utf-8")
     return f"{name}:Own"
 

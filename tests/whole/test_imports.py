@@ -45,7 +45,7 @@ NODE = (
     "jobkit.extensions.tune.search",
     "jobkit.worker.__main__",
     "jobkit.worker.skip_check",
-    "jobkit.worker.workloads.function",
+    "jobkit.worker.workloads.in_file",
     "jobkit.worker.workloads.stanza_ner",
 )
 

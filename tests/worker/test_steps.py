@@ -12,7 +12,7 @@ from jobkit.core.records import Outcome
 from jobkit.worker import steps
 from jobkit.worker.measure import memory
 from jobkit.worker.workloads.base import Entity, Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 from tests.support.builders import point
 from tests.worker.test_record import state
 from tests.worker.test_supervisor import PLAIN, restored, tried

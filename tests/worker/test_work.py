@@ -113,7 +113,7 @@ def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path
     assert (found.outcome, found.needs, found.point.profile) == (Outcome.OK, (), "python")
     text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
     assert "calls: all 3, " in text
-    assert "jobkit/worker/workloads/function.py:" in text  # where the time of the few calls goes
+    assert "jobkit/worker/workloads/count.py:" in text  # where the time of the few calls goes
 
 
 @pytest.mark.fault

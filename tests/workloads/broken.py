@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from jobkit.core.knobs import Value
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 
 def fill(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 
 class Longest(Count):

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import ClassVar
 
 from jobkit.core.knobs import Value
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 from tests.workloads.broken import Waits
 from tests.workloads.oncard import OnCard
 

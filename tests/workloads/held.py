@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 from tests.support.fake_torch import FakeTorch
 
 BYTES_PER_LOAD = 8 * 2**20

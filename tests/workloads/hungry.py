@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.knobs import Value
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 BYTES_PER_LOAD = 20_000
 PAGE = 4096

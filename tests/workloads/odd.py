@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from jobkit.core.files import write_atomically
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 
 class Slow(Count):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 CALLS_VARIABLE = "POISON_CALLS"
 

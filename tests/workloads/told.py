@@ -12,7 +12,7 @@ from pathlib import Path
 from jobkit.core.knobs import Value
 from jobkit.worker.pool import KEPT
 from jobkit.worker.workloads.base import Result
-from jobkit.worker.workloads.function import Count
+from jobkit.worker.workloads.count import Count
 
 DEADLINE_S = 120
 MEET, WAIT, TERM = "Meet.", "Wait.", "Term."

@@ -161,7 +161,7 @@ def _is_no_file(text: str) -> bool:
 
 
 def _workload(inputs: Inputs, workload: str, base: Path) -> None:
-    from jobkit.worker.workloads.function import names_file
+    from jobkit.worker.workloads.user_file import names_file
 
     if names_file(workload):
         _named(inputs, f"workload: {workload}", workload.rpartition(":")[0], base)

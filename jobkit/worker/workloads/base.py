@@ -25,7 +25,7 @@ from jobkit.worker.failure import TryFailed, describe_error
 
 SHIPPED = {
     "stanza-ner": "jobkit.worker.workloads.stanza_ner:StanzaNer",
-    "count": "jobkit.worker.workloads.function:Count",
+    "count": "jobkit.worker.workloads.count:Count",
     "hf-token-classification": "jobkit.worker.workloads.extras.encoder_workloads:TokenClassification",
     "sentence-embedding": "jobkit.worker.workloads.extras.encoder_workloads:SentenceEmbedding",
     "spacy-ner": "jobkit.worker.workloads.extras.spacy_ner:SpacyNer",

@@ -22,7 +22,6 @@ from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.core.terminal import Say
 from jobkit.worker.failure import describe_error
 from jobkit.worker.paragraphs import cut_by_budget, load_of, sorted_places
-from jobkit.worker.workloads import function
 from jobkit.worker.workloads.base import (
     BY_LENGTHS,
     CHARACTERS,
@@ -40,7 +39,10 @@ from jobkit.worker.workloads.base import (
     vectors_of,
     workload_class,
 )
-from jobkit.worker.workloads.function import names_file, short, source_path
+from jobkit.worker.workloads.function import HINT as FUNCTION_HINT
+from jobkit.worker.workloads.function import FunctionWorkload, short
+from jobkit.worker.workloads.in_file import class_in_file
+from jobkit.worker.workloads.user_file import names_file, source_path
 
 HINT = "python -m pydoc jobkit.worker.workloads.base.Workload lists what its class must have and return"
 
@@ -91,7 +93,7 @@ class OpenedWorkload:
 
     def __init__(self, name: str, workload: Workload) -> None:
         self._name, kind = name, type(workload)
-        self._checks = name not in SHIPPED and not isinstance(workload, function.FunctionWorkload)
+        self._checks = name not in SHIPPED and not isinstance(workload, FunctionWorkload)
         self._cuts = finds_lengths(kind) and not cuts_itself(kind)
         self._workload: Any = workload
         self._cap = 0  # of the load; 0 for none
@@ -211,10 +213,10 @@ def checked_class(
     ``name``, ``folder``: as `jobkit.worker.workloads.base.workload_class` takes them; or a file and a
         function of it.
     ``staged``: the folder with the files of the run, from which a file is read.
-    ``parsed``, ``queries``: as for `jobkit.worker.workloads.function.class_in_file`.
+    ``parsed``, ``queries``: as for `jobkit.worker.workloads.in_file.class_in_file`.
     """
     if names_file(name):
-        workload = function.class_in_file(name, folder, staged, parsed=parsed, queries=queries)
+        workload = class_in_file(name, folder, staged, parsed=parsed, queries=queries)
     else:
         workload = workload_class(name, folder)
     if not isinstance(workload, type):
@@ -321,7 +323,7 @@ def _checked_lengths(name: str, workload: type, answer: Any, paragraphs: int) ->
 
 def help_for(name: str) -> str:
     """Return the place that says what a workload of this name may take and return."""
-    return function.HINT if names_file(name) else HINT
+    return FUNCTION_HINT if names_file(name) else HINT
 
 
 def _wrong_answer(name: str, workload: type, method: str, what: str, expected: str) -> JobkitError:

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, Entity, Workload, vectors_of
-from jobkit.worker.workloads.function import file_ref, names_file
+from jobkit.worker.workloads.user_file import file_ref, names_file
 
 TEXT = ["Ada met Bob.", "Nothing here."]
 
@@ -213,6 +213,7 @@ def test_pairs_are_each_query_with_each_paragraph(tmp_path: Path) -> None:
     assert workload.effective()["batch_size"] == 3
     assert workload.lengths(TEXT, None) == [[12 + 12, 4 + 12], [12 + 13, 4 + 13]]
     assert workload.load_of(TEXT) == max(3 * 25, 17)
+    assert (workload.process([]).rows, workload.process([]).load) == ((), 0)
     digest = workload.versions()["queries"]
     (tmp_path / "queries.txt").write_text("Who met Ada?", encoding="utf-8")
     assert own.open_workload("./tagger.py:tag", str(tmp_path), str(tmp_path)).versions()["queries"] != digest
@@ -241,7 +242,7 @@ def test_what_is_no_query_or_no_answer_to_pairs(
 
 def test_a_class_in_a_file(tmp_path: Path) -> None:
     source = """
-        from jobkit.worker.workloads.function import Count
+        from jobkit.worker.workloads.count import Count
 
         class Own(Count):
             pass
