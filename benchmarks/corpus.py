@@ -11,7 +11,7 @@ from pathlib import Path
 
 import zstandard
 
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from benchmarks.timing import Timing, middle, once
 from jobkit.planning.sample import generate, join_paragraphs
 

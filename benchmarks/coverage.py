@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.raw import table
 from jobkit.answers.memory_line import Fit, Observation, fit_memory
 
 RAW = Path(__file__).with_name("records") / "coverage.json"
@@ -162,18 +163,13 @@ def tables(raw: dict[str, Any]) -> tuple[str, str]:
         for row in raw["curved"]
     )
     return (
-        _table(("scatter", "measured", *times, "false alarm"), straight),
-        _table(("scatter", "the curve adds", *times, "seen"), curved),
+        table(("scatter", "measured", *times, "false alarm"), straight),
+        table(("scatter", "the curve adds", *times, "seen"), curved),
     )
 
 
 def _percents(shares: Iterable[float]) -> list[str]:
     return [f"{100 * share:.1f}" for share in shares]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "--:|" * (len(heads) - 2)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def main() -> None:

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
-import shlex
 import subprocess
 import sys
 import time
@@ -17,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks import raw
-from benchmarks.overhead import interval
-from benchmarks.row import Row
+from benchmarks.overhead import Setting, interval, of_a_setting, say
+from benchmarks.raw import Row
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir
@@ -38,15 +35,7 @@ LEAST = 0.80
 SAME_MEMORY = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What is tagged, and where."""
-
-    device: str = "cpu"
-    size: str = "tiny"
-    pairs: int = 8
-    paragraphs: int = 60
-    batch_size: int = 20
+USUAL = Setting(pairs=8, paragraphs=60, batch_size=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,7 @@ class Tries:
         text = find_text(f"sample:{setting.paragraphs}", base=folder, cache=cache_dir())
         named = {"size": setting.size, "fallback": "stand-in"}
         found = models.find("stanza-ner", named, Path(), cache_dir())
-        model = models.build("stanza-ner", found, cache_dir(), say=_say)
+        model = models.build("stanza-ner", found, cache_dir(), say=say)
         (folder / "inputs" / "text").symlink_to(text.path)
         (folder / "inputs" / "model").symlink_to(model.path)
         spec = SweepSpec.model_validate({"name": "b", "sweep": {"batch_size": [setting.batch_size]}})
@@ -98,7 +87,7 @@ class Tries:
 
 def measure(folder: Path) -> list[Row]:
     """Return the rows on the CPU, with the tiny stand-in."""
-    return compare(Setting(), folder)
+    return compare(USUAL, folder)
 
 
 def compare(setting: Setting, folder: Path) -> list[Row]:
@@ -193,25 +182,5 @@ def _spread(values: Sequence[float], unit: str = " s", *, digits: int = 2) -> st
     return f"{median(values):.{digits}f}{unit}, 95 %: {low:.{digits}f} to {high:.{digits}f}{unit}"
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
-def main() -> None:
-    """Compare at the setting that the command line gives, and write the raw data."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.forked", description=TITLE)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--size", choices=("tiny", "full"), default="tiny")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--paragraphs", type=int, default=60)
-    parser.add_argument("--batch-size", type=int, default=20)
-    parser.add_argument("--out", type=Path, required=True)
-    chosen = vars(parser.parse_args())
-    out = chosen.pop("out")
-    title = f"{TITLE}, {chosen['device']}" if chosen["device"] == "cuda" else TITLE
-    command = f"python -m benchmarks.forked {shlex.join(sys.argv[1:])}"
-    raw.write(out, title, command, lambda folder: compare(Setting(**chosen), folder))
-
-
 if __name__ == "__main__":
-    main()
+    of_a_setting("forked", TITLE, USUAL, compare)

@@ -11,11 +11,12 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.raw import table
 from jobkit.answers.speed import duration, not_sampled, speeds, total
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Record
@@ -32,7 +33,6 @@ CASES, SEED = 2_000, 26
 WORK_S, START_S, NODES_SD, SLOWED = 60.0, 15.0, 0.05, 0.15
 """The work and the start of a job, how far nodes are apart, and the share of runs that a neighbour slows."""
 SHARDS = 10
-ENOUGH = 0.93
 AUTO = Repeats()
 REPEATS = {"3": 3, "5": 5, "10": 10, "auto": AUTO.most}
 
@@ -212,25 +212,22 @@ def cells(cases: int = CASES) -> Iterator[Cell]:
             yield from (simulate(scatter, place, repeats, cases) for place in PLACES)
 
 
-def table(found: Sequence[Cell]) -> str:
+def shown(found: Sequence[Cell]) -> str:
     """Return the table: a row for each thing that is predicted, a column for each number of repeats."""
-    lines = ["| scatter | interval of | " + " | ".join(REPEATS) + " |", "|---|---|" + "--:|" * len(REPEATS)]
     rows: dict[tuple[str, str], list[str]] = {}
     for cell in found:
         mark = "*" if cell.warnings else ""
         rows.setdefault((cell.scatter, cell.what), []).append(f"{100 * cell.held:.1f}{mark}")
-    lines += [f"| {scatter} | {what} | {' | '.join(cells)} |" for (scatter, what), cells in rows.items()]
-    return "\n".join(lines)
+    return table(("scatter", "interval of", *REPEATS), [(*key, *shares) for key, shares in rows.items()])
 
 
 def main() -> None:
     """Simulate all cells, write them, and print the table."""
     found = list(cells())
-    keys = Cell.__dataclass_fields__
-    rows = [{name: getattr(cell, name) for name in keys} for cell in found]
+    rows = [asdict(cell) for cell in found]
     data = {"command": "python -m benchmarks.intervals", "cases": CASES, "seed": SEED, "cells": rows}
     RAW.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(table(found))
+    print(shown(found))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import TextIO
 
 from benchmarks import raw
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from jobkit.core import json_codec
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
@@ -129,7 +129,7 @@ def compare(setting: Setting, folder: Path) -> list[Row]:
     """Return the rows of one setting; the model is built where it is missing."""
     named = {"size": setting.size, "fallback": "stand-in"}
     found = models.find("stanza-ner", named, Path(), cache_dir())
-    model = models.build("stanza-ner", found, cache_dir(), say=_say)
+    model = models.build("stanza-ner", found, cache_dir(), say=say)
     workload = StanzaNer()
     device = open_device(setting.device)
     workload.load(Path(model.path), setting.device, {"batch_size": setting.batch_size}, 1)
@@ -151,7 +151,7 @@ def compare(setting: Setting, folder: Path) -> list[Row]:
     return _rows(setting, seen, _where(setting, device))
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
@@ -203,21 +203,20 @@ def _overhead(what: str, added: Sequence[float], told: dict[str, object]) -> Row
     return Row(what=what, shown=shown, target="upper limit < 1 %", met=high < MOST, raw=told)
 
 
-def main() -> None:
+def of_a_setting(
+    module: str, title: str, usual: Setting, compare: Callable[[Setting, Path], list[Row]]
+) -> None:
     """Compare at the setting that the command line gives, and write the raw data."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=TITLE)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--size", choices=("tiny", "full"), default="tiny")
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--paragraphs", type=int, default=300)
-    parser.add_argument("--batch-size", type=int, default=10)
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}", description=title)
+    for name, value in asdict(usual).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     parser.add_argument("--out", type=Path, required=True)
     chosen = vars(parser.parse_args())
-    out = chosen.pop("out")
-    title = f"{TITLE}, {chosen['device']}" if chosen["device"] == "cuda" else TITLE
-    command = f"python -m benchmarks.overhead {shlex.join(sys.argv[1:])}"
-    raw.write(out, title, command, lambda folder: compare(Setting(**chosen), folder))
+    out, setting = chosen.pop("out"), Setting(**chosen)
+    title = f"{title}, {setting.device}" if setting.device == "cuda" else title
+    command = f"python -m benchmarks.{module} {shlex.join(sys.argv[1:])}"
+    raw.write(out, title, command, lambda folder: compare(setting, folder))
 
 
 if __name__ == "__main__":
-    main()
+    of_a_setting("overhead", TITLE, Setting(), compare)

@@ -5,7 +5,7 @@
 (docs/waste.md has the command). Jobs of names of their own count as one name, as in ``jobkit waste``.
 For each job in the order of submission a rule sees what those of its name and request used that had ended by
 then. A job with too little is killed, and runs again with half as much more memory, or twice the walltime,
-until it has enough: all of its hours count. A rule is chosen on four workflows and judged on the other two.
+until it has enough: all of its hours count.
 """
 
 # ruff: noqa: T201 - it prints what it found
@@ -19,19 +19,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import GIB, MIB
+from jobkit.core.units import GIB
 from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, History, JudgedResource, Used
-from jobkit.runs.request import LEAST_ROOM_BYTES
 from jobkit.schedulers.protocol import PastJob, without_impossible
 from jobkit.schedulers.slurm_past import read
 
-MOST_KILLED, HOUR_S = 0.01, 3600.0
-RECORD = Path(__file__).parent / "records" / "past-jobs" / "public.json"
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -133,32 +130,12 @@ def regression(seen: Seen, resource: JudgedResource, task: Task) -> float | None
     return resource.round_up(max(0.0, mean_y + slope * (task.read_bytes - mean_x)) + 1.15 * most)
 
 
-def with_room(factor: float, least_mib: int, spreads: float) -> Rule:
-    """Return a candidate: the largest, with more room."""
-
-    def rule(seen: Seen, resource: JudgedResource, _: Task) -> float | None:
-        if len(seen.values) < 2 or resource is not MEMORY:
-            return ours(seen, resource, _)
-        most, mean = max(seen.values), fmean(seen.values)
-        deviation = math.sqrt(sum((x - mean) ** 2 for x in seen.values) / (len(seen.values) - 1))
-        room = max((factor - 1) * most, least_mib * MIB, spreads * deviation)
-        return resource.round_up(most + room)
-
-    return rule
-
-
 RULES: dict[str, Rule] = {
     "as asked": lambda *_: None,
     "jobkit": ours,
     "the largest so far": largest,
     "percentile 95 and 15 %": percentile,
     "a line over what the task reads": regression,
-}
-CANDIDATES = {
-    f"x{factor}, {least} MiB, {spreads:g} deviations": with_room(factor, least, spreads)
-    for factor in (1.1, 1.2, 1.5)
-    for least in (LEAST_ROOM_BYTES // MIB, 1024)
-    for spreads in (0.0, 2.0)
 }
 
 
@@ -176,10 +153,6 @@ class Outcome:
     def __add__(self, other: Outcome) -> Outcome:
         mine, others = asdict(self), asdict(other)
         return Outcome(**{key: mine[key] + others[key] for key in mine})
-
-    @property
-    def killed(self) -> float:
-        return self.killed_by_memory / self.tasks
 
 
 def replayed(tasks: Iterable[Task], rule: Rule) -> dict[str, Outcome]:
@@ -241,41 +214,6 @@ def total(found: dict[str, Outcome], names: Iterable[str]) -> Outcome:
     return sum((found[name] for name in names), Outcome())
 
 
-def chosen(found: dict[str, dict[str, Outcome]], asked: dict[str, Outcome]) -> list[dict[str, object]]:
-    """Return for each two workflows the rule that the others choose: the fewest GiB-hours in the limit."""
-    rows: list[dict[str, object]] = []
-    for judged in combinations(sorted(asked), 2):
-        if not (others := [name for name in asked if name not in judged]):
-            continue
-        fit = [name for name, each in found.items() if total(each, others).killed <= MOST_KILLED]
-        if fit:
-            best = min(fit, key=lambda name: total(found[name], others).gib_hours)
-            result, before = total(found[best], judged), total(asked, judged)
-            saved = 1 - result.gib_hours / before.gib_hours
-            rows.append({"judged": judged, "rule": best, "killed": result.killed, "saved": saved})
-    return rows
-
-
-HEADS = ("request", "killed for memory", "GiB-hours", "killed by walltime", "CPU-hours")
-
-
-def rows() -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table in docs/measurements.md."""
-    found: dict[str, dict[str, float]] = json.loads(RECORD.read_text(encoding="utf-8"))["rules"]
-    asked = found["as asked"]
-    for name, each in found.items():
-        share = 100 * (each["gib_hours"] / asked["gib_hours"] - 1)
-        killed = (100 * each[key] / each["tasks"] for key in ("killed_by_memory", "killed_by_walltime"))
-        memory, walltime = (f"{share:.2f} %" for share in killed)
-        yield (
-            name,
-            memory,
-            f"{each['gib_hours']:,.0f} ({share:+.0f} %)",
-            walltime,
-            f"{each['cpu_hours']:,.0f}",
-        )
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -289,25 +227,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not tasks:
         parser.error(f"{options.folder}: no trace_*.csv and no *.txt of sacct with a request and a peak")
     found = {name: replayed(tasks, rule) for name, rule in RULES.items()}
-    candidates = {name: replayed(tasks, rule) for name, rule in CANDIDATES.items()} | {
-        "jobkit": found["jobkit"]
-    }
     totals = {name: total(each, each) for name, each in found.items()}
     asked = totals["as asked"]
     print(f"{asked.tasks:,} tasks; they used {asked.used_gib_hours:,.4g} GiB-hours")
     print(f"{'rule':33} killed by memory  by walltime  GiB-hours    CPU-hours")
     for name, each in totals.items():
         share = each.gib_hours / asked.gib_hours - 1
-        killed = (100 * each.killed, 100 * each.killed_by_walltime / each.tasks)
+        killed = (100 * each.killed_by_memory / each.tasks, 100 * each.killed_by_walltime / each.tasks)
         print(
             f"{name:33} {killed[0]:14.2f} % {killed[1]:10.2f} % {each.gib_hours:9,.4g} {100 * share:+4.0f} % "
             f"{each.cpu_hours:9,.4g}"
         )
-    splits = chosen(candidates, found["as asked"])
-    for split in splits:
-        print(split)
     if options.json:
-        data = {"rules": {name: asdict(each) for name, each in totals.items()}, "splits": splits}
+        data = {"rules": {name: asdict(each) for name, each in totals.items()}}
         data["workflows"] = {name: asdict(each) for name, each in found["jobkit"].items()}
         options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import controller
-from benchmarks.row import Row, below
+from benchmarks.raw import Row, below
 from benchmarks.runs import write_spec
 from benchmarks.timing import JOBKIT, middle, once
 

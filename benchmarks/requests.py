@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.archives import RECORDS
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from benchmarks.soak import JOBKIT, SITE
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB, format_size
@@ -212,7 +212,7 @@ def main() -> None:
         row("ten workloads and ten corpora, as requested", reports),
         row("a workload with half of its peak", {trials[0].name: {"half": control}}, killed=True),
     ]
-    data = {"command": "python -m benchmarks.requests", "rows": [one.as_dict() for one in rows]}
+    data = {"command": "python -m benchmarks.requests", "rows": [asdict(one) for one in rows]}
     options.out.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     print(*(f"{one.what}: {one.shown}" for one in rows), sep="\n")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.row import Row, below
+from benchmarks.raw import Row, below
 from benchmarks.runs import read_points, record, write_run
 from benchmarks.timing import JOBKIT, once
 from jobkit.core.json_codec import to_json

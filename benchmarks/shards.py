@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks import raw
-from benchmarks.row import Row
+from benchmarks.raw import Row
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import BATCHES_FILE, CORPUS_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir

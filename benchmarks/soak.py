@@ -19,9 +19,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.runs.reader import read_status
@@ -50,48 +51,57 @@ SITE = {
 
 
 @dataclass
-class Report:
-    """What a soak came to."""
+class Tally:
+    """What was killed, and what it took."""
 
     scheduler: str
-    points: int
     seed: int
     kills: dict[str, int] = field(default_factory=dict)
-    rounds: list[dict[str, int]] = field(default_factory=list)
-    status_s: list[float] = field(default_factory=list)
     tries: int = 0
     seconds: float = 0.0
-    lost_points: int = 0
-    twice: int = 0
-    without_outcome: int = 0
 
     def kill(self, kind: str) -> None:
         """Count one kill."""
         self.kills[kind] = self.kills.get(kind, 0) + 1
 
 
-class Chaos(threading.Thread):
-    """Kills processes of a run, and its nodes, at random moments until it is told to stop."""
+@dataclass
+class Report(Tally):
+    """What a soak came to."""
 
-    def __init__(self, runs: Path, dice: random.Random, report: Report, *, nodes: bool) -> None:
+    points: int = 0
+    rounds: list[dict[str, int]] = field(default_factory=list)
+    status_s: list[float] = field(default_factory=list)
+    lost_points: int = 0
+    twice: int = 0
+    without_outcome: int = 0
+
+
+class Chaos(threading.Thread):
+    """Kills processes of the runs of a folder, and its nodes, at random moments until it is told to stop."""
+
+    def __init__(self, home: Path, dice: random.Random, report: Tally, *, nodes: bool) -> None:
         super().__init__(daemon=True)
-        self._runs, self._dice, self._report, self._nodes = runs, dice, report, nodes
-        self._over = threading.Event()
+        self.home, self.dice, self.report, self.nodes = home, dice, report, nodes
+        self.over = threading.Event()
 
     def run(self) -> None:
-        """Kill about one process in two seconds, and a node now and then."""
-        while not self._over.wait(self._dice.uniform(0.2, 3.0)):
-            victims = processes(self._runs)
-            if victims:
-                kind, pid = self._dice.choice(victims)
+        """Kill about one process in two seconds, and break something else now and then."""
+        while not self.over.wait(self.dice.uniform(0.2, 3.0)):
+            if victims := processes(self.home):
+                kind, pid = self.dice.choice(victims)
                 if killed(pid):
-                    self._report.kill(kind)
-            if self._nodes and self._dice.random() < 0.03:
-                self._report.kill(break_node(self._report.scheduler, self._dice))
+                    self.report.kill(kind)
+            self.break_more()
+
+    def break_more(self) -> None:
+        """Break a node now and then."""
+        if self.nodes and self.dice.random() < 0.03:
+            self.report.kill(break_node(self.report.scheduler, self.dice))
 
     def stop(self) -> None:
         """Stop, and return when the last kill is done."""
-        self._over.set()
+        self.over.set()
         self.join()
 
 
@@ -149,18 +159,18 @@ def _restart(daemons: Daemons, name: str, dice: random.Random) -> str:
     return name
 
 
-def client(home: Path, words: Sequence[str], kill_after_s: float | None = None) -> bool:
-    """Run a jobkit command, kill -9 it after a while where asked; tell whether it was killed."""
-    process = subprocess.Popen(  # noqa: S603
-        [*JOBKIT, *words], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def client(home: Path, words: Sequence[object], kill_after_s: float | None = None) -> int | None:
+    """Run a jobkit command and return its status; ``None`` if it was killed after a while."""
+    with (home / "client.log").open("a", encoding="utf-8") as log:
+        log.write(f"$ jobkit {' '.join(map(str, words))}\n")
+        log.flush()
+        process = subprocess.Popen([*JOBKIT, *map(str, words)], cwd=home, stdout=log, stderr=log)  # noqa: S603
     try:
-        process.wait(kill_after_s)
+        return process.wait(kill_after_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        return True
-    return False
+        return None
 
 
 def settled(run: Path, report: Report) -> RunStatus:
@@ -194,9 +204,16 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
     (home / "soak.yaml").write_text(SITE[report.scheduler] + "sync_interval_s: 1\n", encoding="utf-8")
     sizes = ", ".join(str(size) for size in range(1, report.points // REPEATS + 1))
     (home / "spec.yaml").write_text(SPEC.format(sizes=sizes, repeats=REPEATS), encoding="utf-8")
-    words = ["sweep", "spec.yaml", "--scheduler", report.scheduler, "--site", str(home / "soak.yaml")]
+    words: list[object] = [
+        "sweep",
+        "spec.yaml",
+        "--scheduler",
+        report.scheduler,
+        "--site",
+        home / "soak.yaml",
+    ]
     begin = time.monotonic()
-    if client(home, words, dice.uniform(0.8, 1.2)):
+    if client(home, words, dice.uniform(0.8, 1.2)) is None:
         report.kill("client")
     if not list(home.glob("runs/*/points.jsonl")):
         client(home, words)
@@ -210,14 +227,14 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
             break
         if turn == 1:
             chaos.stop()  # the second resume has peace
-        if turn < 1 and client(home, ["resume", str(run)], dice.uniform(0.5, 1.5)):
+        if turn < 1 and client(home, ["resume", run], dice.uniform(0.5, 1.5)) is None:
             report.kill("client")
             time.sleep(31)  # a submission that was cut off is looked for after half a minute
-        client(home, ["resume", str(run)])
+        client(home, ["resume", run])
     if chaos.is_alive():
         chaos.stop()
     seconds = time.monotonic() - begin
-    client(home, ["cancel", str(run)])  # tasks that their scheduler began anew, though their point is done
+    client(home, ["cancel", run])  # tasks that their scheduler began anew, though their point is done
     finish(report, emptied(run), seconds)
 
 
@@ -230,18 +247,31 @@ def finish(report: Report, seen: RunStatus, seconds: float) -> None:
     report.twice = sum(sum(tried.outcome is Outcome.OK for tried in point.tries) > 1 for point in seen.points)
 
 
-def main() -> int:
-    """Run one soak and print its report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+Soaked = TypeVar("Soaked", bound=Tally)
+
+
+def asked(module: str, number: str, report: type[Soaked], soak: Callable[..., None]) -> Soaked:
+    """Run the soak that the command line asks for, print its report as JSON, and return it."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{module}")
     parser.add_argument("scheduler", choices=list(SITE))
-    parser.add_argument("points", type=int)
+    parser.add_argument(number, type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", action="store_true", help="break nodes too: for a cluster of one's own")
-    asked = parser.parse_args()
-    report = Report(asked.scheduler, asked.points, asked.seed)
+    given = vars(parser.parse_args())
+    nodes, result = given.pop("nodes"), report(**given)
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-        soak(report, Path(folder), nodes=asked.nodes)
-    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+        try:
+            soak(result, Path(folder), nodes=nodes)
+        except BaseException:
+            sys.stderr.write((Path(folder) / "client.log").read_text(encoding="utf-8")[-20000:])
+            raise
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")
+    return result
+
+
+def main() -> int:
+    """Run one soak and print its report."""
+    report = asked("soak", "points", Report, soak)
     bad = report.lost_points or report.twice or report.without_outcome
     return 1 if bad or any(word != "ok" for word in report.rounds[-1]) else 0
 

@@ -10,7 +10,6 @@ prints a report as JSON; benchmarks/records/soak-apply.json has the runs that do
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gzip
 import json
@@ -18,19 +17,19 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.soak import JOBKIT, SITE, break_node, killed, processes
+from benchmarks import soak
+from benchmarks.soak import SITE, Tally, client
 from jobkit.core.layout import read_points
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning.sample import sample_text
 from jobkit.runs.journal import read_journal
+from tests.cluster.daemons import SlurmDaemons
 
 PARAGRAPHS_OF_A_SHARD = 8
 DISK = "size=512m"
@@ -49,77 +48,47 @@ GROW, REPLAN = 0.15, 0.35
 
 
 @dataclass
-class Report:
+class Report(Tally):
     """The result of a soak."""
 
-    scheduler: str
-    shards: int
-    seed: int
-    kills: dict[str, int] = field(default_factory=dict)
+    shards: int = 0
     planned: int = 0
     superseded: int = 0
-    tries: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     lost: int = 0
     doubled: int = 0
     byte_equal: bool = False
-    seconds: float = 0.0
-
-    def kill(self, kind: str) -> None:
-        """Count one kill."""
-        self.kills[kind] = self.kills.get(kind, 0) + 1
 
 
-class Chaos(threading.Thread):
-    """Kills processes of a run, fills its disk and breaks nodes at random moments, until it is stopped."""
+class Chaos(soak.Chaos):
+    """Also fills the disk of the run folder twice."""
 
-    def __init__(self, home: Path, dice: random.Random, report: Report, *, nodes: bool) -> None:
-        super().__init__(daemon=True)
-        self._home, self._dice, self._report, self._nodes = home, dice, report, nodes
-        self._over = threading.Event()
-        self._filled = self._broken = 0
+    filled = broken = 0
 
-    def run(self) -> None:
-        """Kill about one process in two seconds; fill the disk twice."""
-        while not self._over.wait(self._dice.uniform(0.2, 3.0)):
-            victims = processes(self._home)
-            if victims:
-                kind, pid = self._dice.choice(victims)
-                if killed(pid):
-                    self._report.kill(kind)
-                if self._filled < 2 and self._dice.random() < 0.1:
-                    self._filled += 1
-                    self._fill()
-            if self._nodes and self._dice.random() < 0.05:
-                self._break()
-
-    def _break(self) -> None:
-        """Break a node, or on Slurm in turn the daemon of the accounting."""
-        scheduler, self._broken = self._report.scheduler, self._broken + 1
-        slurmdbd = scheduler == "slurm" and self._broken % 2
-        self._report.kill(break_slurmdbd() if slurmdbd else break_node(scheduler, self._dice))
+    def break_more(self) -> None:
+        """Fill the disk, break a node, or on Slurm in turn the daemon of the accounting."""
+        if self.filled < 2 and self.dice.random() < 0.1:
+            self.filled += 1
+            self._fill()
+        if self.nodes and self.dice.random() < 0.05:
+            scheduler, self.broken = self.report.scheduler, self.broken + 1
+            slurmdbd = scheduler == "slurm" and self.broken % 2
+            self.report.kill(break_slurmdbd() if slurmdbd else soak.break_node(scheduler, self.dice))
 
     def _fill(self) -> None:
         """Fill the disk of the run folder to the last byte for some seconds."""
-        ballast = self._home / "disk" / "ballast"
+        ballast = self.home / "disk" / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
             while True:
                 stream.write(b"\0" * 2**20)
-        self._report.kill("disk filled")
-        self._over.wait(self._dice.uniform(2, 6))
+        self.report.kill("disk filled")
+        self.over.wait(self.dice.uniform(2, 6))
         ballast.unlink()
-
-    def stop(self) -> None:
-        """Stop, and return once the last kill is done."""
-        self._over.set()
-        self.join()
 
 
 def break_slurmdbd() -> str:
     """Kill the accounting daemon, and start it again some seconds later; return what was done."""
-    from tests.cluster.daemons import SlurmDaemons
-
     daemons = SlurmDaemons()
     daemons.kill("slurmdbd")
     time.sleep(3)
@@ -147,20 +116,6 @@ def _documents(paragraphs: Sequence[str], name: str) -> str:
         json.dumps({"id": f"{name}-{number}", "text": "\n".join(cut)}) + "\n"
         for number, cut in enumerate(cuts)
     )
-
-
-def client(home: Path, words: Sequence[object], kill_after_s: float | None = None) -> int | None:
-    """Run a jobkit command and return its status; ``None`` if it was killed after a while."""
-    with (home / "client.log").open("a", encoding="utf-8") as log:
-        log.write(f"$ jobkit {' '.join(map(str, words))}\n")
-        log.flush()
-        process = subprocess.Popen([*JOBKIT, *map(str, words)], cwd=home, stdout=log, stderr=log)  # noqa: S603
-    try:
-        return process.wait(kill_after_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +169,7 @@ class Soak:
             time.sleep(1)
 
 
-def soak(report: Report, home: Path, *, nodes: bool) -> None:
+def soak_corpus(report: Report, home: Path, *, nodes: bool) -> None:
     """Apply, kill, add files, plan again, move here, merge, and compare."""
     dice = random.Random(report.seed)  # noqa: S311 - not for secrets
     run = Soak(home, report, dice)
@@ -291,20 +246,7 @@ def disk(home: Path) -> Iterator[None]:
 
 def main() -> int:
     """Run one soak and print its report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak_apply", description=__doc__)
-    parser.add_argument("scheduler", choices=list(SITE))
-    parser.add_argument("shards", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--nodes", action="store_true", help="break nodes too: for a cluster of one's own")
-    asked = parser.parse_args()
-    report = Report(asked.scheduler, asked.shards, asked.seed)
-    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-        try:
-            soak(report, Path(folder), nodes=asked.nodes)
-        except BaseException:
-            sys.stderr.write((Path(folder) / "client.log").read_text(encoding="utf-8")[-20000:])
-            raise
-    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    report = soak.asked("soak_apply", "shards", Report, soak_corpus)
     return 0 if report.byte_equal and not report.lost and not report.doubled else 1
 
 

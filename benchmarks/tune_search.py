@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.raw import table
 from jobkit.answers.objective import KNOWN, Finals
 from jobkit.answers.setting import Ratio
 from jobkit.core.knobs import MPS, ON, PADDED, SHORTCUTS, THREADS, WORKERS, Value, numbers
@@ -283,29 +284,29 @@ HEADS = {
 }
 
 
-def table(raw: dict[str, Any]) -> str:
+def shown(raw: dict[str, Any]) -> str:
     """Return the table in Markdown."""
     heads = ["cost", "scatter", "budget [s]", *HEADS.values(), "points: mean, most", "settings", "seconds"]
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
-    for row in raw["rows"]:
-        cells = [
+    rows = (
+        (
             row["shape"],
             f"{100 * row['scatter']:.0f} %",
             f"{row['budget_s']:.0f}",
             *(f"{100 * row[name]:.1f} %" for name in HEADS),
             f"{row['points_mean']:.0f}, {row['points_most']}",
-            f"{row['settings_most']}",
+            row["settings_most"],
             f"{row['seconds_most']:.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        )
+        for row in raw["rows"]
+    )
+    return table(heads, rows)
 
 
 def main() -> None:
     """Simulate, write the figures, and print the table."""
     raw = measure()
     RAW.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    print(table(raw))
+    print(shown(raw))
 
 
 if __name__ == "__main__":

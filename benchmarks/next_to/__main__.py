@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks.machine import describe
 from benchmarks.next_to.cells import RECORDS, Bench, Cell, practice
+from benchmarks.raw import describe
 
 ROWS = Path(__file__).with_name("rows.yaml")
 OUT = RECORDS / "next-to.json"

@@ -38,7 +38,7 @@ COUNT = """\
 name: count
 workload: count
 sweep: {batch_size: [1, 10, 100]}
-repeats: 2
+repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:02:00"}
 max_parallel: 2
 """
@@ -58,6 +58,8 @@ CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 HOLD = {"slurm": "--hold", "sge": "-h"}
 RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
 """What releases a job, or some of its tasks."""
+SHOW = {"slurm": ("scontrol", "show", "job"), "sge": ("qstat", "-j")}
+CANCEL = {"slurm": "scancel", "sge": "qdel"}
 
 
 def held_by(scheduler: str) -> str:
@@ -78,14 +80,18 @@ class ClusterLab:
         path.write_text(text, encoding="utf-8")
         return path
 
+    @property
+    def place(self) -> tuple[str | Path, ...]:
+        """The words that name the scheduler and the site file."""
+        return "--scheduler", self.scheduler, "--site", self.home / "lab.yaml"
+
     def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return commands.jobkit(*arguments, cwd=self.home)
 
     def sweep(
         self, spec: Path, *arguments: str, how: Callable[..., Answer] = commands.jobkit
     ) -> subprocess.CompletedProcess[str]:
-        site = ("--scheduler", self.scheduler, "--site", self.home / "lab.yaml")
-        return how("sweep", spec, *site, *arguments, cwd=self.home)
+        return how("sweep", spec, *self.place, *arguments, cwd=self.home)
 
     def run_dir(self) -> Path:
         (folder,) = (self.home / "runs").iterdir()

@@ -128,10 +128,10 @@ def test_a_run_that_runs_points_again_then_a_corpus_then_a_job_of_the_user(fault
     job = parent(lab, "first")
     faulty.fail({1: "memory once"})
     faulty.sweep("--after", job, policy="{}")
-    run, site = lab.run_dir(), ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
+    run = lab.run_dir()
     one = lab.spec((lab.home / "spec.yaml").read_text().replace("[1, 2, 3, 4, 5, 6]", "[6]"), "one.yaml")
     words = ("--corpus", "sample", "--out", "tagged", "--stand-in", "--after", run, "--print-jobs")
-    applied = ended_well(lab.jobkit("apply", one, *site, *words))
+    applied = ended_well(lab.jobkit("apply", one, *lab.place, *words))
     jobs, last = applied.stdout.split(), lab.home / "last.txt"
     script = lab.spec(f"#!/bin/bash\ncd '{lab.home}'; ls tagged/winners >last.txt\n", "last.sh")
     waits = {

@@ -26,7 +26,7 @@ from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import BUSY, until, wait_for
-from tests.cluster.lab import ClusterLab, on
+from tests.cluster.lab import SGE, SLURM, ClusterLab, on
 from tests.cluster.test_client import dies
 from tests.support import commands
 
@@ -78,8 +78,7 @@ class Applied:
     def words(self, shards: int) -> list[str]:
         """Return what a person types."""
         words = ("apply", self.spec, "--corpus", *self.texts, "--out", self.out, "--shards", shards)
-        site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
-        return [str(word) for word in (*words, *site)]
+        return [str(word) for word in (*words, *self.lab.place)]
 
     def merged(self) -> list[dict[str, object]]:
         commands.ended_well(self.lab.jobkit("merge", self.out))
@@ -121,10 +120,11 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     assert applied.merged() == applied.rows
 
 
+@SLURM
 def test_rows_that_a_purge_takes_are_made_again(applied: Applied) -> None:
     """FAULT: the rows of two shards that are done are removed.
 
-    HOW: real: the files, Slurm and Grid Engine.
+    HOW: real: the files, Slurm.
     REPORTED: by status, and by merge, which refuses.
     LOST: these rows, until their shards have run again, once.
     """
@@ -156,10 +156,11 @@ class Slow(Count):
 """
 
 
+@SGE
 def test_bad_paragraphs_cost_themselves_alone(applied: Applied) -> None:
     """FAULT: one paragraph crashes the process, another raises an error.
 
-    HOW: real: a null pointer is read, Slurm and Grid Engine.
+    HOW: real: a null pointer is read, Grid Engine.
     REPORTED: by status and quarantine.jsonl, with offsets and cause; merge ends with 5.
     LOST: the rows of these two paragraphs.
     """
@@ -175,10 +176,11 @@ def test_bad_paragraphs_cost_themselves_alone(applied: Applied) -> None:
     assert len(list(applied.out.glob("results/*/try-*"))) == 2
 
 
+@SLURM
 def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
     """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
 
-    HOW: real: kill -9, Slurm and Grid Engine; a part of half a second, a kill after each second of work.
+    HOW: real: kill -9, Slurm; a part of half a second, a kill after each second of work.
     REPORTED: each try by its outcome; the log of the next names how far it goes on.
     LOST: of each try what was not home: at most a part and one sync interval.
     """
@@ -269,13 +271,13 @@ def given_texts(folder: Path) -> dict[str, str]:
     return found
 
 
+@SLURM
 def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
     folder, out = lab.home / "in", lab.home / "tagged"
     write_every_kind(folder)
     (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
     spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("400MiB", "1GiB"))
-    site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
-    words = [str(word) for word in ("apply", spec, "--corpus", "in", "--out", out, "--shards", 6, *site)]
+    words = ("apply", spec, "--corpus", "in", "--out", out, "--shards", "6", *lab.place)
     refused = commands.jobkit(*words, cwd=lab.home)
     assert (refused.returncode, out.exists()) == (2, False)
     assert "in/b.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
@@ -353,10 +355,10 @@ class Impatient(soak_apply.Soak):
 def soaked(scheduler: str, home: Path) -> None:
     """Soak a corpus of some shards; a failure has the seed, and SOAK_SEED gives it."""
     seed = int(os.environ.get("SOAK_SEED", random.SystemRandom().randrange(1000)))
-    report = soak_apply.Report(scheduler, SHARDS, seed)
+    report = soak_apply.Report(scheduler, seed, shards=SHARDS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(soak_apply, "Soak", Impatient)
-        soak_apply.soak(report, home, nodes=True)
+        soak_apply.soak_corpus(report, home, nodes=True)
     assert report.byte_equal, report
     assert (report.lost, report.doubled) == (0, 0), report
     assert sum(report.kills.values()) >= 1, report

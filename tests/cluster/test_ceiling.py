@@ -6,20 +6,21 @@ from jobkit.core.errors import ExitCode
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import BUSY, Wait
-from tests.cluster.lab import COUNT, SLURM, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, SGE, SLURM, ClusterLab, FaultySweep
 from tests.support.builders import write_event
 
 DEADLINE_S = 60 * BUSY
 GPU = COUNT.replace("gpus: 0", "gpus: 1") + "device: cpu\n"  # it asks for a GPU, and uses none
 
 
+@SGE
 def test_a_ceiling_refuses_a_sweep_and_holds_when_it_goes_on(lab: ClusterLab) -> None:
     spec = lab.spec(GPU)
-    refused = lab.sweep(spec, "--max-gpu-hours", "0.19")
+    refused = lab.sweep(spec, "--max-gpu-hours", "0.09")
     assert refused.returncode == ExitCode.USAGE
-    assert "the ceiling is 0.19 GPU-hours, and this comes to 0.2 at most" in refused.stderr
+    assert "the ceiling is 0.09 GPU-hours, and this comes to 0.1 at most" in refused.stderr
     assert not (lab.home / "runs").exists()
-    assert lab.sweep(spec, "--max-gpu-hours", "0.2").returncode == 0
+    assert lab.sweep(spec, "--max-gpu-hours", "0.1").returncode == 0
     run = lab.run_dir()
     lab.jobkit("cancel", run)
     (seen,) = read_status([run])
@@ -52,13 +53,12 @@ def test_the_job_that_follows_leaves_a_retry_above_the_ceiling_to_a_person(
 
 @SLURM
 def test_a_ceiling_refuses_a_search_and_a_corpus(lab: ClusterLab) -> None:
-    site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
     search = lab.spec(GPU + "tune: {workers: 1, repeats: 1, budget: 5m}\n", "tune.yaml")
-    done = lab.jobkit("tune", search, *site, "--max-gpu-hours", "0.1")  # 5 and 2 minutes of a GPU
+    done = lab.jobkit("tune", search, *lab.place, "--max-gpu-hours", "0.1")  # 5 and 2 minutes of a GPU
     assert (done.returncode, "comes to 0.1167 at most" in done.stderr) == (ExitCode.USAGE, True), done.stderr
     (lab.home / "text.txt").write_text("One.\n\nTwo.\n\nThree.\n\nFour.\n", encoding="utf-8")
     spec = lab.spec(GPU.replace("[1, 10, 100]", "[1]"), "apply.yaml")
-    words = ("apply", spec, "--corpus", lab.home / "text.txt", "--out", "tagged", "--shards", "2", *site)
+    words = ("apply", spec, "--corpus", lab.home / "text.txt", "--out", "tagged", "--shards", "2", *lab.place)
     done = lab.jobkit(*words, "--max-gpu-hours", "0.01")
     assert (done.returncode, "the ceiling is 0.01" in done.stderr) == (ExitCode.USAGE, True), done.stderr
     assert not (lab.home / "tagged").exists()

@@ -13,7 +13,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_status
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, ClusterLab
+from tests.cluster.lab import COUNT, ClusterLab, on
 from tests.support.commands import ended_well, jobkit_process
 
 SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
@@ -35,13 +35,6 @@ def dies(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> No
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
 
 
-def sweep_that_is_killed(lab: ClusterLab) -> Path:
-    done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"), how=jobkit_process)
-    assert done.returncode == -9
-    assert [event["event"] for event in lab.events()] == ["submitting"], "intent stands before the act"
-    return lab.run_dir()
-
-
 def later(run: Path) -> None:
     """Let a minute pass for the journal: a submission may be under way for half of one."""
     path = run / "journal.jsonl"
@@ -56,47 +49,35 @@ def all_ok(run: Path) -> bool:
     return all(point.outcome is Outcome.OK for point in seen.points)
 
 
+@on("scheduler when", "slurm after", "sge after", "sge before")
 @pytest.mark.fault
-def test_an_array_that_was_taken_is_found_by_its_name(
-    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+def test_no_array_is_lost_and_none_is_submitted_twice(
+    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait, when: str
 ) -> None:
-    """FAULT: the client is killed after the scheduler accepted the array, before the client got the job id.
+    """FAULT: the client is killed before the scheduler has the array, or before the client has the job id.
 
     HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
-    REPORTED: "a submission was cut off; its job was found by its name"; nothing is submitted again.
+    REPORTED: accepted: "a submission was cut off; its job was found by its name", and nothing is submitted
+    again. Not accepted: "a submission was cut off before the scheduler took it"; `jobkit resume` submits.
     LOST: nothing; no point runs twice.
     """
     with monkeypatch.context() as patch:
-        dies(lab, patch, after=True)
-        run = sweep_that_is_killed(lab)
+        dies(lab, patch, after=when == "after")
+        done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"), how=jobkit_process)
+    assert done.returncode == -9
+    assert [event["event"] for event in lab.events()] == ["submitting"], "intent stands before the act"
+    run = lab.run_dir()
     young = lab.jobkit("resume", run)
     assert (young.returncode, lab.submitted()) == (3, []), "the submit command may still be at it"
     later(run)
     done = ended_well(lab.jobkit("resume", run))
-    assert "was found by its name" in done.stderr
-    assert "nothing to run again" in done.stderr
-    assert [(one["found"], one["last"]) for one in lab.submitted()] == [("by its name", 6)]
+    if when == "after":
+        assert "was found by its name" in done.stderr
+        assert "nothing to run again" in done.stderr
+        assert [(one["found"], one["last"]) for one in lab.submitted()] == [("by its name", 3)]
+    else:
+        assert "cut off before the scheduler took it" in done.stderr
+        assert "begins: 3 points" in done.stderr
+        assert [one["round"] for one in lab.submitted()] == [2]
     wait_until(lambda: all_ok(run), 60)
-    assert len(list(run.glob("results/*/try-*"))) == 6
-
-
-@pytest.mark.fault
-def test_an_array_that_was_not_taken_is_submitted_by_resume(
-    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
-) -> None:
-    """FAULT: the client is killed between writing `submitting` to the journal and the submission.
-
-    HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
-    REPORTED: "a submission was cut off before the scheduler took it"; `jobkit resume` submits the points.
-    LOST: nothing.
-    """
-    with monkeypatch.context() as patch:
-        dies(lab, patch, after=False)
-        run = sweep_that_is_killed(lab)
-    later(run)
-    done = ended_well(lab.jobkit("resume", run))
-    assert "cut off before the scheduler took it" in done.stderr
-    assert "begins: 6 points" in done.stderr
-    wait_until(lambda: all_ok(run), 60)
-    assert [one["round"] for one in lab.submitted()] == [2]
-    assert len(list(run.glob("results/*/try-*"))) == 6
+    assert len(list(run.glob("results/*/try-*"))) == 3

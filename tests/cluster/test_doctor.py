@@ -19,8 +19,7 @@ resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 
 def test_here_and_in_a_job(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBKIT_CONFIG", str(lab.home / "config"))
-    site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
-    done = ended_well(lab.jobkit("doctor", lab.spec(SPEC), *site, "--submit", "--all"))
+    done = ended_well(lab.jobkit("doctor", lab.spec(SPEC), *lab.place, "--submit", "--all"))
     assert "missing" not in done.stdout
     assert re.search(r"^In a job, on (n\d|localhost)$", done.stdout, re.MULTILINE)
     assert re.search(rf"ok +job +{lab.scheduler} job \d+ ran, \d+ s after it was submitted", done.stdout)

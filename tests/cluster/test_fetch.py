@@ -16,8 +16,7 @@ def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
     folder, address = mirror
 
     def fetch() -> subprocess.CompletedProcess[str]:
-        site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
-        words = ("models", "fetch", "en", "--as-job", *site, "--resources-url", address)
+        words = ("models", "fetch", "en", "--as-job", *lab.place, "--resources-url", address)
         return jobkit(*words, cwd=tmp_path, env={"JOBKIT_CACHE": str(tmp_path / "cache")})
 
     (folder / "en" / "ner" / "jobkit.pt").rename(tmp_path / "away")

@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.runs.trials import Trial, trials
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import WORKLOADS, ClusterLab
+from tests.cluster.lab import CANCEL, WORKLOADS, ClusterLab
 from tests.support.commands import ended_well
 
 DEADLINE_S = 90
@@ -78,7 +78,6 @@ def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
     ended_well(lab.sweep(lab.spec(text)))
     sweep, _ = lab.jobs("points", "find")
     wait_until((tmp_path / "told").exists, DEADLINE_S)
-    cancel = {"slurm": "scancel", "sge": "qdel"}[lab.scheduler]
-    subprocess.run([cancel, sweep], check=True, capture_output=True, timeout=60)
+    subprocess.run([CANCEL[lab.scheduler], sweep], check=True, capture_output=True, timeout=60)
     wait_until(lambda: bool(told(lab)), DEADLINE_S)
     assert told(lab)[-1].message == "no point has succeeded yet"

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 import jobkit
-from tests.cluster.lab import ClusterLab, held_by
+from tests.cluster.lab import SGE, SLURM, ClusterLab, held_by
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 
 
+@SLURM
 @pytest.mark.fault
 def test_jobs_outlive_the_python_that_began_them(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAULT: the kernel of a notebook dies, or a person interrupts it, while its jobs wait.
 
-    HOW: real: a Python that begins a sweep whose tasks are held, and waits, gets SIGKILL; Slurm and Grid
-    Engine.
+    HOW: real: a Python that begins a sweep whose tasks are held, and waits, gets SIGKILL; Slurm.
     REPORTED: the next Python gets the handle of this run: nothing is submitted twice, `cancel` ends the jobs,
     and `resume` runs the points to their end.
     LOST: nothing.
@@ -51,6 +51,7 @@ def test_jobs_outlive_the_python_that_began_them(lab: ClusterLab, monkeypatch: p
     assert (dict(state.counts), state.exit_code) == ({"done": 2}, 0)
 
 
+@SGE
 @pytest.mark.slow
 def test_the_notebook_goes_from_a_dict_to_rows(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.home)

@@ -85,12 +85,12 @@ def a_minute_passes(run: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@on("scheduler what", "slurm cancel", "slurm kill", "slurm script", "sge cancel", "sge kill")
+@on("scheduler what", "slurm cancel", "slurm script", "sge kill")
 def test_a_job_of_several_points_ends_half_way(halted: HaltedSweep, what: str) -> None:
     """FAULT: a job that several forked points share (`pack`) is cancelled or killed half-way.
 
-    HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine; kill -9 of its script
-    alone, which leaves the processes alive, Slurm.
+    HOW: real: `jobkit cancel`, or kill -9 of its script alone, which leaves the processes alive, Slurm;
+    kill -9 of its processes, Grid Engine.
     REPORTED: the point that ran is `cancelled` or `lost`; the points that had not begun are `cancelled` too,
     or `stopped`: "its job ended before its turn came". If only the script is killed, the point goes on.
     LOST: at most one sync interval; finished points stay finished; no process of the job is left, also not

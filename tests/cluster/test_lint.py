@@ -13,12 +13,15 @@ import pytest
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.slurm_lint import ONE_DASH
 from tests.cluster.daemons import SgeDaemons, Wait, wait_for
+from tests.cluster.lab import CANCEL, HOLD, SHOW
 
 pytestmark = pytest.mark.usefixtures("here")
 Answer = subprocess.CompletedProcess[str]
 
 BASH = "#!/bin/bash\n"
 SGE = "#!/bin/bash\n#$ -S /bin/bash\n#$ -cwd\n"
+HEADS = {"slurm": BASH, "sge": SGE}
+SUBMIT = {"slurm": ("sbatch", "--parsable"), "sge": ("qsub", "-terse")}
 ENDED_S = 60
 LOGIN_S = 180
 """A login shell reads the user's profile: ``pyenv init`` in it waits a minute for a lock that a kill left."""
@@ -38,48 +41,62 @@ def submit(command: tuple[str, ...], text: str, name: str = "job.sh") -> Answer:
     return ask(*command, name)
 
 
-def sbatch(text: str) -> str:
-    """Submit a script to Slurm, held; return what is known of the job."""
-    done = submit(("sbatch", "--parsable", "--hold"), text)
-    assert done.returncode == 0, done.stderr
-    told = ask("scontrol", "show", "job", done.stdout.strip()).stdout
-    ask("scancel", done.stdout.strip())
-    return told
+def held(scheduler: str, text: str) -> str:
+    """Submit a script, held; return what the scheduler knows of the job."""
+    done = submit((*SUBMIT[scheduler], HOLD[scheduler]), text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = done.stdout.split(".")[0].strip()
+    known = ask(*SHOW[scheduler], job).stdout
+    ask(CANCEL[scheduler], job)
+    return re.sub(r" +", " ", known)
+
+
+Row = tuple[str, str, str, bool]
+"""A rule, or none; lines; what the scheduler shows of the job if it heeds them; and whether it does."""
+SLURM_ROWS: list[Row] = [
+    ("", "#SBATCH --array=1-3", "ArrayTaskId=1-3", True),
+    ("misspelt", "# SBATCH --array=1-3", "ArrayTaskId=1-3", False),
+    ("misspelt", "#sbatch --array=1-3", "ArrayTaskId=1-3", False),
+    ("late", "#SBATCH -n 1\nX=1\n#SBATCH --array=1-3", "ArrayTaskId=1-3", False),
+    ("one-dash", "#SBATCH -output=a.log", "/utput=a.log", True),
+    ("variable", "#SBATCH --job-name=$USER", "JobName=$USER", True),
+    ("memory-unit", "#SBATCH --mem=16", "MinMemoryNode=16M", True),
+    ("hash", "#SBATCH --output=run#1.out", "/run\n", True),
+    ("quotes", "#SBATCH --comment=\u201cx\u201d", "Comment=\u201cx\u201d", True),
+]
+SGE_ROWS: list[Row] = [
+    ("", "#$ -t 1-3", "job-array tasks: 1-3", True),
+    ("", "echo hello\n#$ -t 1-3", "job-array tasks: 1-3", True),
+    ("misspelt", "# $ -t 1-3", "job-array tasks: 1-3", False),
+    ("misspelt", "$# -t 1-3", "job-array tasks: 1-3", False),
+    ("soft-alone", "#$ -soft\n#$ -l ngpus=1", "hard resource_list: ngpus=1", True),
+    ("soft", "#$ -soft -l h_rt=9 -q gpu.q", "soft resource_list: h_rt=9", True),
+    ("here-document", "cat >b.sh <<END\n#$ -N other\nEND", "job_name: other", True),
+    ("memory-unit", "#$ -l h_vmem=16", "hard resource_list: h_vmem=16\n", True),
+    ("time-unit", "#$ -l h_rt=90m", "hard resource_list: h_rt=90000000\n", True),
+]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "row"),
+    [
+        *(pytest.param("slurm", row, marks=pytest.mark.slurm) for row in SLURM_ROWS),
+        *(pytest.param("sge", row, marks=pytest.mark.sge) for row in SGE_ROWS),
+    ],
+)
+def test_what_is_ignored_or_changed(scheduler: str, row: Row) -> None:
+    rule, lines, shown, heeded = row
+    text = f"{HEADS[scheduler]}{lines}\n"
+    assert rules(text) == ([rule] if rule else [])
+    assert (shown in held(scheduler, text)) is heeded
 
 
 class TestSlurm:
     pytestmark = pytest.mark.slurm
 
-    @pytest.mark.parametrize(
-        ("rule", "lines"),
-        [
-            (None, "#SBATCH --array=1-3\n"),
-            ("misspelt", "# SBATCH --array=1-3\n"),
-            ("misspelt", "#sbatch --array=1-3\n"),
-            ("late", "#SBATCH -n 1\nX=1\n#SBATCH --array=1-3\n"),
-        ],
-    )
-    def test_what_is_ignored(self, rule: str | None, lines: str) -> None:
-        assert rules(BASH + lines) == ([rule] if rule else [])
-        assert ("ArrayTaskId=1-3" in sbatch(BASH + lines)) is (rule is None)
-
-    @pytest.mark.parametrize(
-        ("rule", "line", "taken"),
-        [
-            ("one-dash", "#SBATCH -output=a.log", "/utput=a.log"),
-            ("variable", "#SBATCH --job-name=$USER", "JobName=$USER"),
-            ("memory-unit", "#SBATCH --mem=16", "MinMemoryNode=16M"),
-            ("hash", "#SBATCH --output=run#1.out", "/run\n"),
-            ("quotes", "#SBATCH --comment=\u201cx\u201d", "Comment=\u201cx\u201d"),
-        ],
-    )
-    def test_what_is_changed(self, rule: str, line: str, taken: str) -> None:
-        assert rules(f"{BASH}{line}\n") == [rule]
-        assert taken in sbatch(f"{BASH}{line}\n")
-
     def test_the_options_that_take_one_dash_for_another_option(self) -> None:
         for name in ONE_DASH:
-            assert sbatch(f"{BASH}#SBATCH -{name}=1\n"), name
+            assert held("slurm", f"{BASH}#SBATCH -{name}=1\n"), name
 
     @pytest.mark.parametrize(
         ("rule", "text", "said"),
@@ -146,45 +163,8 @@ class TestSlurm:
         assert not (here / "step-shell").exists()
 
 
-def qsub(text: str) -> str:
-    """Submit a script to Grid Engine, held; return what is known of the job."""
-    done = submit(("qsub", "-terse", "-h"), text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    job = done.stdout.split(".")[0].strip()
-    told = ask("qstat", "-j", job).stdout
-    ask("qdel", job)
-    return re.sub(r" +", " ", told)
-
-
 class TestGridEngine:
     pytestmark = pytest.mark.sge
-
-    @pytest.mark.parametrize(
-        ("rule", "lines"),
-        [
-            (None, "#$ -t 1-3\n"),
-            (None, "echo hello\n#$ -t 1-3\n"),
-            ("misspelt", "# $ -t 1-3\n"),
-            ("misspelt", "$# -t 1-3\n"),
-        ],
-    )
-    def test_what_is_ignored(self, rule: str | None, lines: str) -> None:
-        assert rules(SGE + lines) == ([rule] if rule else [])
-        assert ("job-array tasks: 1-3" in qsub(SGE + lines)) is (rule is None)
-
-    @pytest.mark.parametrize(
-        ("rule", "lines", "taken"),
-        [
-            ("soft-alone", "#$ -soft\n#$ -l ngpus=1\n", "hard resource_list: ngpus=1"),
-            ("soft", "#$ -soft -l h_rt=9 -q gpu.q\n", "soft resource_list: h_rt=9"),
-            ("here-document", "cat >b.sh <<END\n#$ -N other\nEND\n", "job_name: other"),
-            ("memory-unit", "#$ -l h_vmem=16\n", "hard resource_list: h_vmem=16\n"),
-            ("time-unit", "#$ -l h_rt=90m\n", "hard resource_list: h_rt=90000000\n"),
-        ],
-    )
-    def test_what_is_changed(self, rule: str, lines: str, taken: str) -> None:
-        assert rules(SGE + lines) == [rule]
-        assert taken in qsub(SGE + lines)
 
     @pytest.mark.parametrize(
         ("rule", "line", "right"),
@@ -214,7 +194,7 @@ class TestGridEngine:
         if rule:
             assert submit(("qsub", "-h"), text).returncode != 0
             assert right in lint(text).findings[0][1].hint
-        assert qsub(f"{SGE}#$ {right}\n" if rule else text)
+        assert held("sge", f"{SGE}#$ {right}\n" if rule else text)
 
     def test_a_consumable_is_refused_as_a_wish(self) -> None:
         assert rules(f"{SGE}#$ -soft -l ngpus=1\n") == ["soft"]

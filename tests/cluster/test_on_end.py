@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.runs import on_end
 from tests.cluster.daemons import BUSY, Wait
-from tests.cluster.lab import COUNT, SGE, SLURM, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, SGE, SLURM, ClusterLab
 from tests.runs.test_on_end import Server
 from tests.runs.test_on_end import server as server  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -32,6 +32,7 @@ def told(lab: ClusterLab) -> list[str]:
     ]
 
 
+@SLURM
 def test_the_job_that_follows_tells_the_end_of_a_sweep(
     lab: ClusterLab, server: Server, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
@@ -45,7 +46,7 @@ def test_the_job_that_follows_tells_the_end_of_a_sweep(
     assert "on_end: command sent, webhook sent" in lab.jobkit("status", lab.run_dir()).stdout
     assert told(lab) == ["has ended"]
     (message,) = server.told
-    assert re.search(r"count-\S+ has ended: 6 points: 6 done", message["text"])
+    assert re.search(r"count-\S+ has ended: 3 points: 3 done", message["text"])
     kept = [path.read_text(errors="replace") for path in lab.run_dir().rglob("*") if path.is_file()]
     assert not any("s3cret" in text for text in kept)
 
@@ -59,12 +60,3 @@ def test_what_a_node_cannot_send_the_login_node_sends(
     assert "kept: on_end.webhook: the variable HOOK: has no" in on_end.states(lab.run_dir())["webhook"]
     wait_until(lambda: "webhook sent" in lab.jobkit("status", lab.run_dir()).stdout, DEADLINE_S)
     assert (len(server.told), told(lab)) == (1, ["has ended"])
-
-
-@SLURM
-def test_a_run_that_a_person_must_look_after_says_so(faulty: FaultySweep, wait_until: Wait) -> None:
-    faulty.lab.refuse_on_nodes()
-    faulty.fail({3: "memory"})
-    told_in = faulty.lab.home / "told"
-    faulty.sweep("--set", f'on_end.command=[sh, -c, "cat >{told_in.name}"]', policy="{ram_oom: {tries: 1}}")
-    wait_until(lambda: on_end.states(faulty.lab.run_dir()) == {"command": "sent"}, DEADLINE_S)

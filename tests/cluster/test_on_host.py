@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,14 +180,22 @@ def test_no_login_shell_reads_the_words_or_adds_its_own(ada: Ada, shell: str) ->
     assert (ada.project / "runs" / run.name / "results").is_dir()
 
 
-def test_every_way_in_is_gone_once(ada: Ada) -> None:
+def test_every_way_in_is_gone_once_and_again_over_a_socket_without_a_connection(ada: Ada) -> None:
     """That over a jump host is two logins."""
-    for name, asked, logins in (("cluster-password", ["password: "], 1), ("cluster-jump", [], 2)):
+    for name, asked, logins in (("cluster-jump", [], 2), ("cluster-password", ["password: "], 1)):
         before = ada.host.counts()
-        twice = f"jobkit --on {name} status --list && jobkit --on {name} status --list"
-        typed = ada.laptop.type("sh", "-c", twice, answers={"password: ": ada.host.password}, cwd=ada.project)
+        status = f"jobkit --on {name} status --list"
+        answers, cwd = {"password: ": ada.host.password}, ada.project
+        typed = ada.laptop.type("sh", "-c", f"{status} && {status}", answers=answers, cwd=cwd)
         assert (typed.returncode, typed.asked) == (0, asked), typed.screen
         assert (ada.host.counts() - before).logins == logins
+    sockets = [path for path in (ada.laptop.folder / "run" / "jobkit").iterdir() if path.is_socket()]
+    kill([pid for pid, line in commands() if f"-S {sockets[0].parent}/%C -M" in line])
+    until(lambda: not ada.host.connections(), "the connections end")
+    assert all(socket.exists() for socket in sockets)
+    again = ada.laptop.type(*status.split(), answers=answers, cwd=cwd)
+    assert (again.returncode, again.asked) == (0, ["password: "]), again.screen
+    assert "already exists" not in again.screen
 
 
 def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
@@ -202,19 +209,6 @@ def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
     until(lambda: not ada.host.connections(), "the connection ends", 15)
     assert ada.types("status --list")[0] == 0
     assert (ada.host.counts() - before).logins == 3
-
-
-def test_a_socket_without_a_connection_is_removed(ada: Ada) -> None:
-    words = ("jobkit", "--on", "cluster-password", "status", "--list")
-    answers = {"password: ": ada.host.password}
-    assert ada.laptop.type(*words, answers=answers, cwd=ada.project).returncode == 0
-    (socket,) = [path for path in (ada.laptop.folder / "run" / "jobkit").iterdir() if path.is_socket()]
-    kill([pid for pid, line in commands() if f"-S {socket.parent}/%C -M" in line])
-    until(lambda: not ada.host.connections(), "the connection ends")
-    assert socket.exists()
-    again = ada.laptop.type(*words, answers=answers, cwd=ada.project)
-    assert (again.returncode, again.asked) == (0, ["password: "]), again.screen
-    assert "already exists" not in again.screen
 
 
 def test_the_users_own_connection_is_used(ada: Ada) -> None:
@@ -345,34 +339,6 @@ def test_a_command_that_was_killed_goes_on_with_its_run(ada: Ada, scheduler: str
     assert len(ada.submitted()) == 1
     assert ada.types("sweep first.yaml --new")[0] == 0
     assert len(ada.runs()) == 2, "its answer has come, so it is another run"
-
-
-@pytest.mark.slurm
-def test_jobs_outlive_the_python_on_the_laptop(ada: Ada) -> None:
-    """FAULT: the kernel of a notebook on a laptop dies while its jobs wait.
-
-    HOW: real: a Python that begins a sweep there whose tasks are held, and waits, gets SIGKILL.
-    REPORTED: the next Python gets the handle of this run, by which `cancel` and `resume` reach its jobs.
-    LOST: nothing.
-    """
-    ada.write(SPEC.replace("gpus: 0", "gpus: 0, options: {slurm: [--hold]}"))
-    begins = "import jobkit; run = jobkit.sweep('first.yaml', on='cluster')"
-    python = (sys.executable, "-c")
-    waits = f"{begins}; print('begun', flush=True); run.wait()"
-    with ada.laptop.start(*python, waits, cwd=ada.project) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "begun\n"
-        process.kill()
-    looks = f"{begins}; print(run.submitted, *run.status().counts.items())"
-    assert ada.laptop.run(*python, looks, cwd=ada.project).stdout == "False ('waiting', 3)\n"
-    assert len(ada.submitted()) == 1
-    ends = (
-        f"{begins}; print(*run.cancel().wait(60).counts.items()); "
-        "run = run.resume(changes={'resources.options': {}}); "
-        "print(*run.wait(120).counts.items(), run.frame['items'].tolist())"
-    )
-    done = ada.laptop.run(*python, ends, cwd=ada.project)
-    assert done.stdout == "('cancelled', 3)\n('done', 3) [300, 300, 300]\n", done.stderr
 
 
 @pytest.mark.slurm

@@ -100,12 +100,11 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     assert ("#SBATCH --mem" in text, "#$ -l h_vmem=400M" in text) == (False, not sampled)
 
 
-@pytest.mark.parametrize("status", [128, 201, 255])
-def test_the_status_is_that_of_the_job(plain: PlainUser, status: int) -> None:
+def test_the_status_is_that_of_the_job(plain: PlainUser) -> None:
     """Slurm's accounting prints 0, 73 and 127, its controller the real one for some minutes."""
-    job = plain.submit("status", f"exit {status}")
-    plain.ended(job)
-    until(lambda: plain.judged("status", job) != [], "the job in the accounting", 60)
-    (judged,) = plain.judged("status", job)
-    assert f"status {status}" in judged["state"]
-    assert " or " not in judged["state"]
+    jobs = {plain.submit("status", f"exit {status}"): status for status in (128, 201, 255)}
+    plain.ended(*jobs)
+    until(lambda: len(plain.judged("status", *jobs)) == len(jobs), "the jobs in the accounting", 60)
+    for judged in plain.judged("status", *jobs):
+        assert f"status {jobs[judged['job_id']]}" in judged["state"]
+        assert " or " not in judged["state"]

@@ -27,6 +27,7 @@ def status(applied: Applied) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@SLURM
 def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None:
     applied.takes(0)
     preview = ended_well(applied.apply(*JOB, "--dry-run"))

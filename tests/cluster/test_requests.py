@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.requests import Trial
 from jobkit.core.units import MIB
+from tests.cluster.lab import CANCEL, QUEUE, SHOW
 from tests.support.commands import jobkit, ran
 
 SPEC = """\
@@ -38,9 +39,6 @@ resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00", options: {sg
 policy: {follow_up: false}
 environment: {setup: [":"]}
 """
-QUEUE = {"slurm": "cpu", "sge": "serial.q"}
-SHOW = {"slurm": ("scontrol", "show", "job"), "sge": ("qstat", "-j")}
-CANCEL = {"slurm": "scancel", "sge": "qdel"}
 ALONE = ("--set", "resources.exclusive=true")
 
 
@@ -101,15 +99,9 @@ def test_slurm_reads_the_plain_keys_and_gives_a_point_its_node(slurm_asker: Aske
 
 
 @pytest.mark.sge
-def test_grid_engine_reads_the_plain_keys(sge_asker: Asker) -> None:
-    (job,) = sge_asker.shown(sge_asker.asks("node07, node12"))
-    assert "ada@example.org" in job
-    assert "hostname=!(node07|node12)" in job
-
-
-@pytest.mark.sge
-def test_grid_engine_mails_when_the_last_task_has_ended(sge_asker: Asker) -> None:
-    points, follows = sge_asker.shown(sge_asker.asks("node07", "--set", "policy.follow_up=true"))
+def test_grid_engine_reads_the_plain_keys_and_mails_when_the_last_task_has_ended(sge_asker: Asker) -> None:
+    points, follows = sge_asker.shown(sge_asker.asks("node07, node12", "--set", "policy.follow_up=true"))
+    assert "hostname=!(node07|node12)" in points
     assert "ada@example.org" not in points
     assert "ada@example.org" in follows
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from jobkit.core.records import Outcome
+from jobkit.runs import on_end
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import SGE, FaultySweep
 
@@ -47,14 +48,16 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, 
     """FAULT: nodes may not submit, so the job that follows the sweep cannot run a point again.
 
     HOW: fake: a submit command on the node that refuses; the rest is real, Grid Engine.
-    REPORTED: the journal's `left` and `jobkit status` name the points; `jobkit resume` submits them.
+    REPORTED: the journal's `left` and `jobkit status` name the points; `on_end` says that the run waits for a
+    person; `jobkit resume` submits them.
     LOST: nothing.
     """
     lab = faulty.lab
     lab.refuse_on_nodes()
     faulty.fail({3: "memory"})
-    faulty.sweep(policy="{ram_oom: {tries: 1}}")
+    faulty.sweep("--set", 'on_end.command=[sh, -c, "cat >told"]', policy="{ram_oom: {tries: 1}}")
     wait_until(lambda: any(event["event"] == "left" for event in lab.events()), 120)
+    wait_until(lambda: on_end.states(lab.run_dir()) == {"command": "sent"}, 60)
     (left,) = [event for event in lab.events() if event["event"] == "left"]
     assert left["points"] == [3]
     assert "this host is no submit host" in str(left["why"])

@@ -54,7 +54,7 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     release`, `qrls`, `qmod -cj`); pasted unchanged, these release all of them.
     LOST: nothing.
     """
-    assert states(told(lab, run)) == ["held"] * 6
+    assert states(told(lab, run)) == ["held"] * 3
     job, wrong = lab.job(), lab.scheduler == "sge"
     if wrong:
         (run / "logs").rename(lab.home / "logs")
@@ -80,8 +80,8 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
                 shlex.split(step["command"]), check=False
             )  # qmod -cj ends with 1 where all is well
     last = ended_well(lab.jobkit("status", run, "--watch"))
-    assert "6 points: 6 done" in last.stdout
-    assert last.stdout.count("6 points: ") > 1, "each change was told"
+    assert "3 points: 3 done" in last.stdout
+    assert last.stdout.count("3 points: ") > 1, "each change was told"
 
 
 @pytest.mark.sge
@@ -133,4 +133,4 @@ def test_queues_in_error_are_named_with_what_clears_them(
     (clear,) = set(re.findall(r"until an administrator types: (qmod -cq .*)", shown))
     subprocess.run(shlex.split(clear), check=True)
     last = lab.jobkit("status", run, "--watch")
-    assert "6 points: 6 done" in last.stdout, last.stdout
+    assert "3 points: 3 done" in last.stdout, last.stdout

@@ -29,6 +29,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     variables = f"{{PYTHONPATH: '{path}', FAKE_CARD: V100, BROKEN_FROM: '2'}}"
     text = COUNT.replace("workload: count", "workload: broken:TooLarge\ndevice: cuda")
     text = text.replace("[1, 10, 100]", "[1, 2, 3]").replace("max_parallel: 2", "max_parallel: 1")
+    text = text.replace("repeats: 1", "repeats: 2")
     spec = lab.spec(f"{text}environment: {{variables: {variables}}}\n")
     commands.ended_well(lab.sweep(spec, "--wait", how=commands.jobkit_process))
     points = lab.points()
@@ -46,20 +47,28 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     assert "batch_size-2-r1 ran out" in str(points[5]["evidence"]), "of an earlier repeat"
 
 
-def test_a_sweep_goes_out_and_its_records_come_home(lab: ClusterLab) -> None:
-    commands.ended_well(lab.sweep(lab.spec(COUNT), "--wait"))
+SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}
+
+
+def test_a_sweep_goes_out_to_several_queues_and_its_records_come_home(lab: ClusterLab) -> None:
+    queues = SEVERAL[lab.scheduler]
+    text = COUNT.replace("gpus: 0,", f"gpus: 0, queue: [{', '.join(queues)}],")
+    commands.ended_well(lab.sweep(lab.spec(text), "--wait"))
+    assert ",".join(queues) in (lab.run_dir() / "job.sh").read_text(encoding="utf-8")
+    detail = lab.jobkit("status", lab.run_dir(), "1").stdout
+    assert any(re.search(rf"queue +{re.escape(queue)}$", detail, re.MULTILINE) for queue in queues)
     points = lab.points()
-    assert [point["outcome"] for point in points] == ["ok"] * 6
+    assert [point["outcome"] for point in points] == ["ok"] * 3
     told = [(event["event"], event["role"]) for event in lab.events()]
     assert told == [(what, role) for role in ("points", "follow") for what in ("submitting", "submitted")]
     lab.clears_scratch()
     entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
-    assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 6
+    assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 3
     assert len(entities) == 1, "the batch size must not change what is found"
     accounting = [json.loads(line) for line in (lab.run_dir() / "accounting.jsonl").read_text().splitlines()]
     assert accounting[-1]["kind"] == "accounting"
     named = re.compile(rf"(.*\.o)?{lab.job()}[._]\d")  # as Grid Engine or Slurm names the log of a task
-    assert len([path for path in (lab.run_dir() / "logs").iterdir() if named.match(path.name)]) == 6
+    assert len([path for path in (lab.run_dir() / "logs").iterdir() if named.match(path.name)]) == 3
     wastes = {waste["name"]: waste for waste in json.loads(lab.jobkit("waste", "--json").stdout)["wastes"]}
     assert all(waste["wasted"] is not None for waste in wastes.values()), wastes
     assert not wastes["work on the login node"]["wasted"]
@@ -68,13 +77,13 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: ClusterLab) -> None:
 
 
 def test_arrays_beyond_the_index_limit_are_offset(lab: ClusterLab, wait_until: Wait) -> None:
-    """Points 1 to 6 as two arrays of three, as a controller with a limit of 3 would get them."""
+    """Points 1 to 3 as two arrays, as a controller with a limit of 2 would get them."""
     options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
-    for offset in (0, 3):
-        array = Array(first=1, last=3, offset=offset, throttle=1)
+    for offset, last in ((0, 2), (2, 1)):
+        array = Array(first=1, last=last, offset=offset, throttle=1)
         job = Job(script="job.sh", array=array)
         scheduler_calls.submit_array(scheduler, prepared.run_dir, job)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
@@ -91,7 +100,7 @@ def test_each_request_is_an_array_of_its_own(lab: ClusterLab) -> None:
     records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
     given = CPUS_VARIABLE[lab.scheduler]
     cpus = sorted((record["point"]["threads"], int(record["environment"][given])) for record in records)
-    assert cpus == [(1, 1), (1, 1), (2, 2), (2, 2)]
+    assert cpus == [(1, 1), (2, 2)]
     spans = sorted((record["started_at"], record["ended_at"]) for record in records)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
@@ -111,7 +120,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     told, site = lab.home / "told", lab.home / "lab.yaml"
     site.write_text(site.read_text().replace("warning_s: 5", "warning_s: 20"))
     text = COUNT.replace("workload: count", "workload: odd:Slow").replace("[1, 10, 100]", "[100]")
-    text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:32")
+    text = text.replace("00:02:00", "00:00:32")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
     text += "policy: {follow_up: false}\n"
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
@@ -125,15 +134,3 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
     lab.clears_scratch()
-
-
-SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}
-
-
-def test_an_array_goes_to_several_queues_and_status_says_where_it_landed(lab: ClusterLab) -> None:
-    queues = SEVERAL[lab.scheduler]
-    text = COUNT.replace("gpus: 0,", f"gpus: 0, queue: [{', '.join(queues)}],")
-    commands.ended_well(lab.sweep(lab.spec(text), "--wait"))
-    assert ",".join(queues) in (lab.run_dir() / "job.sh").read_text(encoding="utf-8")
-    detail = lab.jobkit("status", lab.run_dir(), "1").stdout
-    assert any(re.search(rf"queue +{re.escape(queue)}$", detail, re.MULTILINE) for queue in queues)

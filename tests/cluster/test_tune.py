@@ -25,7 +25,7 @@ resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:01:00"}
 
 
 def tune(lab: ClusterLab, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return lab.jobkit("tune", spec, "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", *arguments)
+    return lab.jobkit("tune", spec, *lab.place, *arguments)
 
 
 def ended(lab: ClusterLab) -> Tuning:

@@ -27,7 +27,7 @@ repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:02:00"}
 policy: {follow_up: false}
 """
-SEQUENCES = int(os.environ.get("JOBKIT_SEQUENCES", "3"))
+SEQUENCES = int(os.environ.get("JOBKIT_SEQUENCES", "2"))
 STEPS, POINTS = 14, 2
 LOOKS = "status", "logs"
 COMMANDS = "sweep", "status", "resume", "cancel", "logs"
@@ -52,9 +52,8 @@ class Shell:
     def sweep(self) -> Path:
         """Submit a run whose tasks wait."""
         known = {*self.lab.home.glob("runs/*")}
-        site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml", "--new")
         hold = ("--set", f"resources.options={held_by(self.lab.scheduler)}")
-        code, said = self.jobkit("sweep", self.lab.home / "spec.yaml", *site, *hold)
+        code, said = self.jobkit("sweep", self.lab.home / "spec.yaml", *self.lab.place, "--new", *hold)
         assert code == 0, said
         (run,) = {*self.lab.home.glob("runs/*")} - known
         self.waiting[run.name] = POINTS

@@ -65,13 +65,13 @@ def shares_a_gpu(lab: ClusterLab, scratch: Path) -> str:
 
 
 @pytest.mark.fault
-@on("scheduler victim", "slurm supervisor", "slurm script", "sge script")
+@on("scheduler victim", "slurm supervisor", "sge script")
 def test_kill_9_on_a_node(
     lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
 ) -> None:
     """FAULT: the supervisor of several workers or their job script is killed outright, on a real cluster.
 
-    HOW: real: kill -9, Slurm and (the script) Grid Engine; fake: a GPU shared through MPS.
+    HOW: real: kill -9 of the supervisor, Slurm, and of the script, Grid Engine; fake: a GPU, shared by MPS.
     REPORTED: `lost`, as with one worker.
     LOST: at most one sync interval; no process of the job, no daemon and no folder of it is left on the node.
     """

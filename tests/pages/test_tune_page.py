@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import measurements, shortcuts_page, tune_search
+from benchmarks import measurements, tune_search
 from jobkit.answers.memory import memory_of
 from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.extensions.tune.search import Tuning
@@ -18,12 +18,12 @@ def test_the_tables_are_made_from_the_records() -> None:
 
 
 def test_the_readme_names_the_latest_search_with_its_interval_and_the_page_has_its_answer() -> None:
-    *_, latest = shortcuts_page.searches()
+    *_, latest = measurements.shortcut_searches()
     readme = (measurements.PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
     times, interval = latest[3].split(" ", 1)
     assert f"{times} times as fast as a plain loop {interval}" in readme
     page = measurements.PAGE.with_name("tune.md").read_text(encoding="utf-8")
-    assert f"```text\n{shortcuts_page.answer()}\n```" in page
+    assert f"```text\n{measurements.answer()}\n```" in page
 
 
 LEAST = [*zip(tune_search.SHAPES, (0.15, 0.3, 0.3), (0.88, 0.65, 0.65), strict=True)]
@@ -46,7 +46,7 @@ def test_a_short_search_keeps_its_budget_and_finds_nearly_the_fastest() -> None:
 
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
-    tuning = Tuning.read(shortcuts_page.SEARCH)
+    tuning = Tuning.read(measurements.SEARCH)
     memory = memory_of(tuning.records(MEMORY))
     assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)

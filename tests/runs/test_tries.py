@@ -238,6 +238,7 @@ def test_the_log_is_asked_last(tmp_path: Path) -> None:
         (EXIT_FILE, "noise", ""),
         (EXIT_FILE, None, "cannot be read: Is a directory"),
     ],
+    ids=["torn", "too deep", "no try", "a folder", "another point", "no exit", "a folder as exit"],
 )
 def test_what_cannot_be_read_is_reported(tmp_path: Path, name: str, text: str | None, problem: str) -> None:
     path = try_folder(tmp_path, point()) / name

@@ -186,9 +186,9 @@ def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
 
 SECRET = "hunter2 of mine"  # noqa: S105 - of no one
 COMMANDS = (
+    "sweep spec.yaml",
     "sweep spec.yaml --dry-run",
     "sweep spec.yaml --set environment.variables.MY_KEY=hunter2 --dry-run",
-    "sweep spec.yaml",
     "status",
     "status 1",
     "status --json",
@@ -203,38 +203,18 @@ COMMANDS = (
     "resume tagged --set environment.variables.MY_KEY=hunter2",
     "merge tagged",
 )
-KEPT = {"sweep.yaml", "job.sh", "journal.jsonl", "spec.yaml"}
+KEPT = {"sweep.yaml", "job.sh", "job-2.sh", "journal.jsonl", "spec.yaml"}
 """The files with the secret: those that jobkit reads back, and the user's own."""
 
 
 @pytest.mark.usefixtures("usual_umask")
-def test_a_secret_is_in_no_output_and_no_file_of_others(tmp_path: Path) -> None:
-    variables = {"HF_TOKEN": SECRET, "OTHER": "plain"}
-    write_spec(tmp_path, content=f"{TEXT}\n" * 20, environment={"variables": variables})
-    for command in COMMANDS:
-        words = [str(next(tmp_path.glob(word))) if "*" in word else word for word in command.split()]
-        done = jobkit(*words, cwd=tmp_path)
-        assert "hunter2" not in done.stdout + done.stderr, command
-        if {"--dry-run", "--script"} & {*words}:
-            assert "HF_TOKEN=***" in done.stdout, command
-            shown = jobkit(*words, "--show-environment", cwd=tmp_path).stdout
-            assert f"HF_TOKEN={shlex.quote(SECRET)}" in shown, command
-    holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
-    assert {path.name for path in holding} <= KEPT
-    assert {"runs", "tagged"} <= {path.relative_to(tmp_path).parts[0] for path in holding}
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("***") == 4
-    assert (tmp_path / "tagged" / "provenance.json").is_file()
-    own = [path for path in holding if path.name != "spec.yaml"]
-    assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in own] == ["0o600"] * len(own)
-
-
-@pytest.mark.usefixtures("usual_umask")
-def test_a_signed_address_is_in_no_output_and_no_file_of_others(
+def test_no_secret_and_no_signed_address_is_in_an_output_or_a_file_of_others(
     tmp_path: Path, serve: Callable[[Path], str]
 ) -> None:
     served = serve(tmp_path)
     address = f"{served}/text.txt?sig=hunter2"
-    write_spec(tmp_path, content=f"{TEXT}\n" * 20, text=address)
+    variables = {"HF_TOKEN": SECRET, "OTHER": "plain"}
+    write_spec(tmp_path, content=f"{TEXT}\n" * 20, text=address, environment={"variables": variables})
     again = f"sweep spec.yaml --set text={served}/text.txt?sig=hunter2-of-tomorrow"
     of_address = (f"recommend --corpus {address}", f"apply runs/t-* --corpus {address} --out other", again)
     others = ("doctor spec.yaml", f"sweep spec.yaml --set workload=spacy-ner --set model.path={address}")
@@ -243,11 +223,18 @@ def test_a_signed_address_is_in_no_output_and_no_file_of_others(
         done = jobkit(*words, cwd=tmp_path)
         assert "hunter2" not in done.stdout + done.stderr, command
         assert "has a run already" in done.stderr or command != again
+        if {"--dry-run", "--script"} & {*words}:
+            assert "HF_TOKEN=***" in done.stdout, command
+            shown = jobkit(*words, "--show-environment", cwd=tmp_path).stdout
+            assert f"HF_TOKEN={shlex.quote(SECRET)}" in shown, command
     (run,) = (tmp_path / "runs").iterdir()
     shutil.rmtree(run / "results" / "batch_size-1-r1")
     assert "again: 1 point" in ended_well(jobkit("resume", run, cwd=tmp_path)).stderr
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
     assert {path.name for path in holding} <= KEPT
+    assert {"runs", "tagged"} <= {path.relative_to(tmp_path).parts[0] for path in holding}
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("***") >= 4
+    assert (tmp_path / "tagged" / "provenance.json").is_file()
     own = [path for path in holding if path.name != "spec.yaml"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in own} == {0o600}
 

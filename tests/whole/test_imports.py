@@ -37,6 +37,7 @@ NODE = (
     "jobkit.cli",
     "jobkit.extensions.corpus.readers",
     "jobkit.extensions.corpus.rows",
+    "jobkit.extensions.corpus.vectors",
     "jobkit.extensions.corpus.winners",
     "jobkit.extensions.corpus.work",
     "jobkit.extensions.profile.work",

@@ -54,6 +54,7 @@ def test_kill_9_of_one_task_of_several_on_a_node(tmp_path: Path, halted: Halted)
     said = ended(worker)
     assert (worker.returncode, run.exit(1).status) == (137, 137), said
     assert outcome(run, 1) == "lost"
+    assert "killed (walltime, memory, or a person)" in collect([run.dir]).points.iloc[0]["evidence"]
     wait_until((run.home(3) / "batches.jsonl").exists)
     os.killpg(all_.pid, signal.SIGKILL)
     ended(all_)

@@ -112,22 +112,6 @@ on_sge = pytest.mark.parametrize("lab", ["sge"], indirect=True)
 OK = Outcome.OK
 
 
-@on_sge
-def test_without_the_accounting_the_files_tell(lab: Lab) -> None:
-    """FAULT: the accounting is down, and a worker is killed.
-
-    HOW: fake: qacct answers as it does then; the kill -9 is real.
-    REPORTED: the outcome of each point from its record; of the killed one from its exit file: `lost`, with
-    status 137.
-    LOST: the killed try's last sync interval.
-    """
-    lab.cluster.fault("accounting_down")
-    lab.fail(b2="killed")
-    assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    assert "killed (walltime, memory, or a person)" in lab.point(2).verdict.evidence
-
-
 def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: Lab) -> None:
     """FAULT: the queue is empty for a moment, or silent; another user's job gets the id of a killed one.
 
@@ -192,23 +176,6 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.until(lambda: lab.point(1).outcome is not None)
     assert lab.point(1).standing is PointStanding.FAILED
     assert "it ended" in lab.point(1).verdict.evidence
-
-
-@on_slurm
-def test_a_queue_that_forgets_at_once(lab: Lab) -> None:
-    """FAULT: squeue has purged the job (`Invalid job id specified`) and the accounting is off.
-
-    HOW: fake: jobs vanish from squeue when they end.
-    REPORTED: outcomes from the records; a point whose script was killed with kill -9 is `lost`.
-    LOST: the killed try's last sync interval.
-    """
-    lab.cluster.fault("queue_purged")
-    lab.cluster.fault("accounting_off")
-    lab.begin_slow()
-    lab.cluster.kill(lab.job, 2)
-    lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
-    evidence = lab.point(2).verdict.evidence
-    assert "not in the queue since" in evidence or "was killed" in evidence
 
 
 @on_slurm

@@ -17,7 +17,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.paragraphs import GIVEN
 from jobkit.core.terminal import DELIMITERS
-from jobkit.extensions.corpus.rows import Array, arrow_batch, by_column, npy_header, write_npy
+from jobkit.extensions.corpus.vectors import Array, arrow_batch, by_column, npy_header, write_npy
 from jobkit.worker.workloads.base import noun, type_of
 
 GROUP_ROWS, GROUP_BYTES = 50_000, 2**28

@@ -33,9 +33,10 @@ from jobkit.extensions.corpus.readers import (
     given_offset,
     read_pieces,
 )
-from jobkit.extensions.corpus.rows import OFFSETS, Array, kept, read_vectors
+from jobkit.extensions.corpus.rows import OFFSETS
 from jobkit.extensions.corpus.shards import format_bytes
 from jobkit.extensions.corpus.standing import CorpusState, gone_words
+from jobkit.extensions.corpus.vectors import Array, kept, read_vectors
 from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 

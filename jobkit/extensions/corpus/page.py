@@ -35,8 +35,8 @@ from jobkit.core.units import (
 from jobkit.extensions.corpus.formats import counts_path
 from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.extensions.corpus.provenance import bibtex, methods, provenance, read_promise
-from jobkit.extensions.corpus.rows import kept, read_vectors
 from jobkit.extensions.corpus.standing import CorpusState
+from jobkit.extensions.corpus.vectors import kept, read_vectors
 from jobkit.extensions.corpus.winners import part_files
 from jobkit.report.page import OfRun, PictureGroup, folded, source
 from jobkit.report.plot.drawing import Mark, Stroke, from_zero

@@ -342,7 +342,7 @@ def points_of(
 
 
 SCRIPT = PointScript(  # what the job script of a shard has beyond that of another point
-    text_sizes=2,  # of the rows; the tagger wrote 1.4 (benchmarks/shards.py)
+    text_sizes=2,  # of the rows; the tagger wrote 1.4 (benchmarks/records)
     claim={"module": "jobkit.extensions.corpus.winners", "manifest": MANIFEST_FILE, "folder": WINNERS_FOLDER},
 )
 

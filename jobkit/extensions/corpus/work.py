@@ -17,7 +17,8 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.extensions.corpus.plan import Corpus, Shard, read_corpus, read_planned
 from jobkit.extensions.corpus.readers import Paragraph, read_pieces
-from jobkit.extensions.corpus.rows import RowsFile, adopt, as_vectors, identity, joined
+from jobkit.extensions.corpus.rows import RowsFile, adopt, identity, joined
+from jobkit.extensions.corpus.vectors import as_vectors
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Todo, Window

@@ -26,7 +26,15 @@ from jobkit.core.errors import ExitCode, JobkitError, UnknownError
 from jobkit.core.frozen import frozen
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.connection import ANSWER_S, RUN_JOBKIT, VENV, Connection, waiting
-from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
+from jobkit.extensions.on_host.protocol import (
+    ABSENT,
+    ACCEPTED,
+    INTERRUPT,
+    READY,
+    Place,
+    Request,
+    parse_answer,
+)
 
 _COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join({*LISTED} - HERE_ALONE)})\b)")
 _MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
@@ -76,23 +84,20 @@ class Cluster:
             raise JobkitError(f"{self.host} answers what this jobkit does not understand")
         return answer
 
-    def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
-        """Return the files and folders that answer a question.
+    def find(self, question: str, *words: str, **about: object) -> list[Place]:
+        """Return the files and folders that answer a question."""
+        return self.places_of(self.ask(question, *words, **about))
 
-        Of each the folder on the cluster that is the project here, the path below it, and whether it is one.
-        """
-        return self.parts_of(self.ask(question, *words, **about))
-
-    def parts_of(self, answer: Any) -> list[tuple[str, Path, bool]]:  # noqa: ANN401 - checked here
-        """Return the files and folders of an answer, as `find`; refuse one that is not below this folder."""
+    def places_of(self, answer: Any) -> list[Place]:  # noqa: ANN401 - checked here
+        """Return the files and folders of an answer; refuse one that is not below this folder."""
         try:
-            parts = [(str(base), Path(path), bool(folder)) for base, path, folder in answer]
+            places = [Place(str(base), Path(path), bool(is_folder)) for base, path, is_folder in answer]
         except (TypeError, ValueError) as error:
             raise JobkitError(f"{self.host} answers what this jobkit does not understand") from error
-        for _, path, _ in parts:
+        for _, path, _ in places:
             if path.is_absolute() or ".." in path.parts:
                 raise JobkitError(f"{self.host} names {path}, which is not below this folder")
-        return parts
+        return places
 
     def run(self, words: list[str], *, kept: str, sent: Mapping[str, str], out: TextIO | None = None) -> int:
         """Run a command there, show what it prints, and return its exit code.

@@ -28,11 +28,22 @@ from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
 from jobkit.extensions.on_host.connection import connect
 from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
+from jobkit.extensions.on_host.protocol import Place
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
+TRAVELS: Mapping[str, Sequence[str] | None] = {
+    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check")),
+    "recommend": ("corpus",),
+}
+"""Commands whose files travel, and the arguments that name them; ``None`` for all arguments."""
+READS = frozenset(("load", "status", "logs", "recommend", "waste", "compare", "preflight"))
+"""Commands that change nothing on the cluster."""
+DOES_WHAT_IS_LEFT = frozenset(("cancel", "resume", "merge"))
+"""Commands that, typed again, perhaps after others, must run again."""
+MOST_NAMED = 4
 
 
 @frozen
@@ -59,13 +70,7 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
         return typed.run_here(typed.line)
     if "-" in (*(typed.params.get("corpus") or ()),):
         raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
-    # Commands whose files travel, and the arguments that name them, unless all do
-    send = {
-        **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "workload check"), ()),
-        "recommend": ("corpus",),
-    }
-    sent = {name: typed.params.get(name) for name in send.get(typed.name, ()) or typed.params}
-    inputs = find_inputs(sent) if typed.name in send else Inputs(Path.cwd())
+    inputs = _inputs_of(typed)
     cluster = _cluster(host, named=named)
     if typed.name == "init":
         return _init(cluster, typed)
@@ -78,6 +83,13 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if typed.name == "merge" and code == 0:
         terminal.note(f"the files are on {cluster.host}; merge --fetch brings them here")
     return code
+
+
+def _inputs_of(typed: Typed) -> Inputs:
+    if typed.name not in TRAVELS:
+        return Inputs(Path.cwd())
+    names = TRAVELS[typed.name]
+    return find_inputs(typed.params if names is None else {name: typed.params.get(name) for name in names})
 
 
 def _cluster(host: str, *, named: bool = True) -> Cluster:
@@ -114,7 +126,7 @@ def call(host: str, name: str, given: Mapping[str, Any], **named: object) -> Map
     if not answer:
         hint = f"its reason is above; if the jobkit there is older: jobkit {cluster.prefix} init --install"
         raise JobkitError(f"{cluster.host}: {name} ended with exit code {code}", hint=hint)
-    return {**answer, "run": _bring(cluster, cluster.parts_of([answer["run"]]))[0]}
+    return {**answer, "run": _bring(cluster, cluster.places_of([answer["run"]]))[0]}
 
 
 def _there(value: Any, inputs: Inputs) -> Any:  # noqa: ANN401 - JSON
@@ -129,15 +141,16 @@ def fetch_merged(host: str, run: str, fmt: str, output: str) -> Path:
 
 
 def _run(cluster: Cluster, words: list[str], inputs: Inputs, out: io.StringIO | None = None) -> int:
-    sent, name = inputs.marks(), words[words[0] == CALL]
-    # Commands that change nothing on the cluster
-    read = frozenset(("load", "status", "logs", "recommend", "waste", "compare", "preflight"))
-    # Commands that do what is left to do: typed again, perhaps after others, they must run again
-    left = frozenset(("cancel", "resume", "merge"))
-    again = name in read | left or not {"--dry-run", "--script"}.isdisjoint(words)
-    what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
-    kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
-    return cluster.run(words, kept=kept, sent=sent, out=out)
+    name = words[1] if words[0] == CALL else words[0]
+    again = name in READS | DOES_WHAT_IS_LEFT or not {"--dry-run", "--script"}.isdisjoint(words)
+    sent = inputs.marks()
+    kept = _kept_under(words, sent)
+    return cluster.run(words, kept="" if again else kept, sent=sent, out=out)
+
+
+def _kept_under(words: Sequence[str], sent: Mapping[str, str]) -> str:
+    what = "\0".join((_laptop(), *words, *(f"{path} {mark}" for path, mark in sent.items())))
+    return hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _laptop() -> str:
@@ -164,9 +177,6 @@ def _send(cluster: Cluster, inputs: Inputs) -> None:
         transfer.send(cluster.connection, [model[0]], model[0].parent, str(Path(there["model"]).parent))
     if named := [terminal.relative_path(path) for path in dict.fromkeys((*inputs.inside, *inputs.outside))]:
         terminal.note(f"{cluster.host}:{folder} has {format_list(named, MOST_NAMED)}")
-
-
-MOST_NAMED = 4
 
 
 def _model_here(inputs: Inputs) -> tuple[Path, dict[str, Any]] | None:
@@ -199,18 +209,16 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
         return typed.run_here([typed.name, *kept, *map(str, fetched)])
 
 
-def _bring(
-    cluster: Cluster, parts: Sequence[tuple[str, Path, bool]], asked: Sequence[str] = ()
-) -> list[Path]:
+def _bring(cluster: Cluster, places: Sequence[Place], asked: Sequence[str] = ()) -> list[Path]:
     """Fetch the records of runs, and the files that were asked for; return their paths here."""
-    for _, path, is_folder in parts:
+    for _, path, is_folder in places:
         if is_folder:
             _claim(path, cluster)
         elif path.exists() or path.name not in {Path(word).name for word in asked}:
             hint = "rename it, or type the command in another folder"
             raise JobkitError(f"{path}: {cluster.host} would write this file of yours", hint=hint)
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
-    return [path for _, path, _ in parts]
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=transfer.LEAVE)
+    return [place.path for place in places]
 
 
 def _refuse_other(run: Path, cluster: Cluster) -> None:
@@ -241,18 +249,18 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
 def _fetch_merged(cluster: Cluster, run: str, forms: Sequence[str], params: Mapping[str, str]) -> list[Path]:
     from jobkit.extensions.corpus.formats import counts_path, output_paths, places_path, quarantine_path
 
-    parts = cluster.find("merged", run, **params, **({"fmt": ",".join(forms)} if any(forms) else {}))
+    places = cluster.find("merged", run, **params, **({"fmt": ",".join(forms)} if any(forms) else {}))
     outputs = output_paths(Path(params.get("output", "none")), [*filter(None, forms)] or ("npy",)).values()
     named = {
         path.name
         for one in outputs
         for path in (one, counts_path(one), places_path(one), quarantine_path(one))
     }
-    for _, path, _ in parts:
-        if path.name not in named:
-            _claim(path.parent, cluster)
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
-    return [path for _, path, _ in parts]
+    for place in places:
+        if place.path.name not in named:
+            _claim(place.path.parent, cluster)
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=())
+    return [place.path for place in places]
 
 
 def _init(cluster: Cluster, typed: Typed) -> int:
@@ -262,20 +270,26 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     extras, permitted = typed.params.get("extras") or (), "--install" in typed.words
     install_if_missing(cluster, extras, permitted=permitted)
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
-    only, there = typed.params.get("only"), cluster.prepare(spec=str(spec))
-    if there["site"] and not only:
-        terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
-    words = [word for word in typed.words if word != "--install"]
-    words = [*words, *(["--only", "spec"] if there["site"] and not only else [])]
-    left = only == "site" or not there["spec"]
-    code = _run(cluster, ["init", *words], Inputs(Path.cwd())) if left else 0
+    only = typed.params.get("only")
+    code = _write_there(cluster, typed, only, cluster.prepare(spec=str(spec)))
     if code or only == "site":
         return code
     if spec.exists():
         terminal.note(f"{terminal.shell_path(spec)} is here already")
         return 0
-    parts = [part for part in cluster.find("runs", str(spec)) if part[1] == spec]
-    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
+    places = [place for place in cluster.find("runs", str(spec)) if place.path == spec]
+    transfer.fetch(cluster.connection, places, Path.cwd(), leave=())
     spec.write_text(suggest_here(spec.read_text(encoding="utf-8"), cluster.prefix), encoding="utf-8")
     terminal.say(f"fetched {terminal.shell_path(spec)}")
     return 0
+
+
+def _write_there(cluster: Cluster, typed: Typed, only: str | None, there: Mapping[str, str]) -> int:
+    """Let jobkit write there what is not ``there`` of site file and spec; return its exit code."""
+    words = [word for word in typed.words if word != "--install"]
+    if there["site"] and not only:
+        terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
+        words += ["--only", "spec"]
+    if there["spec"] and only != "site":
+        return 0
+    return _run(cluster, ["init", *words], Inputs(Path.cwd()))

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobkit.core.files import digest
 from jobkit.core.frozen import keyed
@@ -29,6 +29,14 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "kept": (int, float),
 }
 """Of what the parts of an answer are, by name."""
+
+
+class Place(NamedTuple):
+    """A file or folder on the cluster that comes to the laptop."""
+
+    base: str  # the folder on the cluster that is the project here
+    path: Path  # below that folder, here as there
+    is_folder: bool
 
 
 @keyed

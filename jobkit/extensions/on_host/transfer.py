@@ -27,7 +27,7 @@ from jobkit.core.layout import COPY_FILE
 from jobkit.core.terminal import note
 from jobkit.extensions.on_host import rsh
 from jobkit.extensions.on_host.connection import RUN_TAR, Connection, waiting
-from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
+from jobkit.extensions.on_host.protocol import NO_RSYNC, READY, Place
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
@@ -85,24 +85,21 @@ def copies_below(files: Iterable[Path]) -> list[Path]:
     return [marker.parent for file in files for marker in file.rglob(COPY_FILE)]
 
 
-def fetch(
-    connection: Connection, parts: Sequence[tuple[str, Path, bool]], to: Path, *, leave: Sequence[str]
-) -> None:
+def fetch(connection: Connection, places: Sequence[Place], to: Path, *, leave: Sequence[str]) -> None:
     """Copy files and folders from the cluster.
 
-    ``parts``: of each the folder on the cluster, and the path below it, which it has below ``to`` too.
-    ``to``: A folder on the laptop.
+    ``to``: the folder on the laptop below which each has its path.
     ``leave``: patterns of names that are not copied.
     """
     if _has_rsync():
-        if sources := [f"{THERE}:{base}/./{path}" for base, path, _ in parts]:
+        if sources := [f"{THERE}:{base}/./{path}" for base, path, _ in places]:
             excluded = (f"--exclude={name}" for name in leave)
             _rsync(connection, (*excluded, *sources, f"{to}/"), progress=not leave)
         return
     left_out = (f'--exclude="{name}"' for name in leave)
     words = ("-c", "-z", "-f", "-", "--hard-dereference", *left_out, "--null", "-T", "-")
-    for base in dict.fromkeys(base for base, _, _ in parts):
-        names = [str(path) for its, path, _ in parts if its == base]
+    for base in dict.fromkeys(place.base for place in places):
+        names = [str(place.path) for place in places if place.base == base]
         with _tar(connection, base, *words) as process:
             stdin = cast("BufferedWriter", process.stdin)
             stdin.write(b"".join(os.fsencode(name) + b"\0" for name in names))

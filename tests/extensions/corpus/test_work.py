@@ -19,7 +19,8 @@ from jobkit.core import json_codec
 from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
-from jobkit.extensions.corpus.rows import PARTS_FILE, read_vectors
+from jobkit.extensions.corpus.rows import PARTS_FILE
+from jobkit.extensions.corpus.vectors import read_vectors
 from jobkit.worker import work
 from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity

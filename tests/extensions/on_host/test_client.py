@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.extensions.on_host import client, commands, connection, transfer
 from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection, connect
-from jobkit.extensions.on_host.protocol import ABSENT, MARK, READY, parse_answer
+from jobkit.extensions.on_host.protocol import ABSENT, MARK, READY, Place, parse_answer
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ class Named(Cluster):
     parts: ClassVar[tuple[tuple[str, bool], ...]] = ()
     kept: ClassVar[list[tuple[str, str]]] = []
 
-    def find(self, *_: str, **__: object) -> list[tuple[str, Path, bool]]:
-        return [("/home", Path(path), is_folder) for path, is_folder in self.parts]
+    def find(self, *_: str, **__: object) -> list[Place]:
+        return [Place("/home", Path(path), is_folder) for path, is_folder in self.parts]
 
     def run(self, words: list[str], *, kept: str, **_: object) -> int:
         self.kept.append((words[0], kept))

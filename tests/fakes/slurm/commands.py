@@ -276,9 +276,9 @@ def _by_id(store: Store, jobs: list[Job], ids: list[str]) -> list[Job]:
 def _remembered(store: Store, task: Task) -> bool:
     if not task.over:
         return True
-    age_s = 0 if store.fault("queue_purged") else store.settings["min_job_age_s"]
     ended = task.runs[-1].end if task.runs else task.cause_at
-    return store.clock() - max(ended, task.cause_at) < age_s
+    least_s: float = store.settings["min_job_age_s"]
+    return store.clock() - max(ended, task.cause_at) < least_s
 
 
 def _asked_task(ids: str, seen: Seen) -> bool:

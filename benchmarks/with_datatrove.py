@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers.with_datatrove run FOLDER TASKS WORKERS``: count words (datatrove).
+"""``python -m benchmarks.with_datatrove FOLDER TASKS WORKERS``: count words (datatrove).
 
 FOLDER/corpus has the JSONL files, FOLDER/trove gets the rows, one a paragraph: the work of jobkit's
 workload ``count`` when it is applied. datatrove gives whole files to its tasks.
@@ -37,7 +37,7 @@ def row(_: object, document: Document) -> dict[str, object]:
 
 def main() -> None:
     """Run the pipeline, or go on with it: tasks that are marked as completed are skipped."""
-    folder, tasks, workers = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    folder, tasks, workers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     LocalPipelineExecutor(
         pipeline=[
             JsonlReader(str(folder / "corpus")),
