@@ -141,20 +141,15 @@ def main() -> None:
     if sys.argv[1:] == [SERVE]:
         from jobkit.extensions.on_host.server import serve
 
-        sys.exit(serve(lambda words: _exit_code(words if CALL in words[:1] else ["--on", HERE, *words])))
+        sys.exit(serve(lambda words: _exit_code(words if _is_call(words) else ["--on", HERE, *words])))
     sys.exit(_exit_code(sys.argv[1:]))
 
 
 def _exit_code(arguments: list[str]) -> int:
     try:
-        if CALL in arguments[:1]:
-            from jobkit.handle import answer
-
-            say(answer(*arguments[1:]))
-            return ExitCode.DONE
-        code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
+        return _run(arguments)
     except JobkitError as error:
-        if CALL not in arguments[:1]:  # there Python shows it
+        if not _is_call(arguments):  # there Python shows it
             say(f"jobkit: {error}", err=True)
         _say_json(arguments, error)
         return error.exit_code
@@ -165,32 +160,54 @@ def _exit_code(arguments: list[str]) -> int:
         _say_json(arguments, JobkitError(error.format_message(), hint="jobkit COMMAND --help"))
         return ExitCode.USAGE
     except UnicodeEncodeError as error:
-        # A path that no script and no YAML file can hold, or that the locale lacks.
-        found = re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object)
-        hint = "run jobkit in a folder with another path; only the names in a corpus may have such characters"
-        hint = hint if found else "export LC_ALL=C.UTF-8, which has every character"
-        named, lacks = found[0] if found else error.object[:120], "UTF-8" if found else error.encoding
-        say(f"jobkit: {named}: this path is not {lacks}\n  hint: {hint}", err=True)
+        say(f"jobkit: {_refused_path(error)}", err=True)
         return ExitCode.USAGE
     except (KeyboardInterrupt, click.Abort):
         say("jobkit: interrupted", err=True)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
-        # A full disk, or a file that the system refuses, is no bug.
-        refused = isinstance(error, OSError) and error.errno in ERRNO_HINTS and bool(error.filename)
-        if isinstance(error, OSError) and (refused or error.errno in DISK_FULL):
-            refusal = file_error(error)
-            say(f"jobkit: {refusal}", err=True)
-            sys.stdout = _nowhere()
-            code = refusal.exit_code
-        else:
-            code = _bug()
-    return code if isinstance(code, int) else 0
+        return _tell_refusal(error) if isinstance(error, OSError) and _is_refused(error) else _bug()
+
+
+def _run(arguments: list[str]) -> int:
+    if _is_call(arguments):
+        from jobkit.handle import answer
+
+        say(answer(*arguments[1:]))
+        return ExitCode.DONE
+    code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _is_call(arguments: list[str]) -> bool:
+    """Return whether a handle asks, in Python on another machine."""
+    return CALL in arguments[:1]
+
+
+def _refused_path(error: UnicodeEncodeError) -> str:
+    """Return what to say of a path that no script and no YAML file can hold, or that the locale lacks."""
+    if found := re.search("[^\\s'\"]*[\ud800-\udfff][^\\s'\"]*", error.object):
+        hint = "run jobkit in a folder with another path; only the names in a corpus may have such characters"
+        return f"{found[0]}: this path is not UTF-8\n  hint: {hint}"
+    hint = "export LC_ALL=C.UTF-8, which has every character"
+    return f"{error.object[:120]}: this path is not {error.encoding}\n  hint: {hint}"
+
+
+def _is_refused(error: OSError) -> bool:
+    """Return whether a disk is full, or the system refuses a file: that is no bug."""
+    return error.errno in DISK_FULL or (error.errno in ERRNO_HINTS and bool(error.filename))
+
+
+def _tell_refusal(error: OSError) -> int:
+    refusal = file_error(error)
+    say(f"jobkit: {refusal}", err=True)
+    sys.stdout = _nowhere()
+    return refusal.exit_code
 
 
 def _say_json(arguments: list[str], error: JobkitError) -> None:
     """Print an error for a program that asked for JSON."""
-    if "--json" in arguments or CALL in arguments[:1]:
+    if "--json" in arguments or _is_call(arguments):
         fields = {"message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
         say(as_json({"error": {"kind": type(error).__name__, **fields}}))
 

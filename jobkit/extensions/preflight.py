@@ -233,8 +233,8 @@ def _heading(report: Preflight) -> Iterator[str]:
     model = f", model {report.model}" if report.model else ""
     yield f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
     counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
-    if report.items is not None and _items(report) != "paragraphs":
-        counts.insert(1, f"{report.items:,} {_items(report)}")
+    if report.items is not None and _item(report) != "paragraph":
+        counts.insert(1, format_count(report.items, _item(report)))
     yield ", ".join(counts)
     if report.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
@@ -248,16 +248,16 @@ def _heading(report: Preflight) -> Iterator[str]:
         yield from without_lengths
 
 
-def _items(report: Preflight) -> str:
-    """Return the name of the items: sentences, unless no paragraph has two."""
-    return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
+def _item(report: Preflight) -> str:
+    """Return what an item is: a sentence, unless no paragraph has two."""
+    return "sentence" if report.items is None or report.items > report.paragraphs else "paragraph"
 
 
 def _longest(report: Preflight) -> Iterator[str]:
     if not report.longest:
         return
     first, *others = report.longest
-    noun = _items(report).removesuffix("s")
+    noun = _item(report)
     after = f"; the next longest has {others[0].length:,}" if others else ""
     unit = report.unit.split()[-1].removesuffix("s")  # ``character`` or ``token``
     yield f"This one {first.length:,}-{unit} {noun} sets the memory of the batches that it is in{after}:"
@@ -293,7 +293,7 @@ def _settings(report: Preflight) -> Iterator[str]:
     if all(set(setting.params) == {knobs.BATCH_SIZE} for setting in report.settings):
         return
     yield "The spec's own settings:"
-    noun = _items(report).removesuffix("s")
+    noun = _item(report)
     for setting in report.settings:
         text = (
             "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"

@@ -14,18 +14,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy, Sampler
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.extensions.other_logs import (
-    GpuReport,
-    JobFigures,
-    LogRun,
-    Spread,
-    belongs,
-    dcgm_reports,
-    is_gpu_report,
-    parse_log,
-    parse_report,
-    shown,
-)
+from jobkit.extensions.other_logs import JobFigures, belongs, dcgm_reports, shown
+from jobkit.extensions.other_logs.dcgm import GpuReport, Spread, is_gpu_report, parse_report
+from jobkit.extensions.other_logs.tagger_log import LogRun, parse_log
 from jobkit.report.output import render
 from jobkit.report.page import page
 from jobkit.report.tables import collect

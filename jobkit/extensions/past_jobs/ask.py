@@ -100,8 +100,7 @@ def _chosen(
     """Yield the jobs that fit: an id may name a job, its array, or its heterogeneous job."""
     seen, named = set[str](), set[str]()
     for job in map(without_impossible, jobs):
-        if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
-            found.measured.add(job.gpu_type)
+        found.saw_gpu(job)
         if ids:
             named = {job.job_id, re.split(r"[_.+]", job.job_id)[0]}
             seen |= named

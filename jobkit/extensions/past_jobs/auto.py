@@ -10,7 +10,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.units import format_count
 from jobkit.extensions.past_jobs.ask import ask
-from jobkit.extensions.past_jobs.groups import MEMORY, WALLTIME, Used, barely_sampled
+from jobkit.extensions.past_jobs.groups import LIMITED, MEMORY, Used, barely_sampled
 from jobkit.schedulers.protocol import PastJob, Whose
 from jobkit.schedulers.registry import runs_here
 
@@ -25,7 +25,7 @@ def decided(name: str, scheduler: str, asked: Mapping[str, int]) -> dict[str, di
         return {}
     jobs, source = _jobs(name, scheduler)
     found: dict[str, dict[str, object]] = {}
-    for resource in (each for each in (MEMORY, WALLTIME) if each.name in asked):
+    for resource in (each for each in LIMITED if each.name in asked):
         key, words = resource.name, resource.words
         used, requested = list[float](), [float(asked[key])]
         for job in jobs:

@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -111,6 +111,15 @@ CPUS = JudgedResource(
     words=lambda value: f"{value:.0f}" if value == int(value) else f"{value:.1f}",
 )
 RESOURCES = (MEMORY, WALLTIME, CPUS)
+LIMITED = (MEMORY, WALLTIME)
+"""What a scheduler may end a job for: it used more than it requested."""
+
+LEAST_ORDERED = 8
+"""Of fewer jobs, the order says nothing."""
+LEAST_SAME = 10
+"""Fewer jobs may be the same by chance."""
+LEAST_NAMES = 4
+"""So many names are each job's own, if fewer jobs than that have each, on average."""
 
 
 class Used:
@@ -137,9 +146,6 @@ class Used:
         spread = math.sqrt(self._squares / (number - 1)) if number > 1 else 0.0
         grew = most - self.largest[number // 2 - 1] if number >= LEAST_ORDERED else 0.0
         return max(resource.enough(most), resource.round_up(most + max(SPREAD * spread, grew)))
-
-
-LEAST_ORDERED, LEAST_SHARES, LEAST_SAME, LEAST_NAMES, TINY_S = 8, 20, 10, 4, 60.0
 
 
 def later_use_more(values: Sequence[float]) -> bool | None:
@@ -174,23 +180,29 @@ def replay(jobs: Iterable[PastJob]) -> tuple[int, int, Counter[str]]:
     Return for how many enough had ended, how many of these would have had too little, and of which resource.
     """
     asked, lacking, short, running = 0, 0, Counter[str](), list[tuple[str, int, PastJob]]()
-    seen = {resource.name: Used() for resource in (MEMORY, WALLTIME)}
+    seen = {resource.name: Used() for resource in LIMITED}
     for number, job in enumerate(sorted(jobs, key=_submitted)):
         while running and running[0][0] <= _submitted(job):
             ended = heappop(running)[2]
-            for resource in (MEMORY, WALLTIME):
+            for resource in LIMITED:
                 if (used := resource.needed(ended)) is not None:
                     seen[resource.name].add(used)
         heappush(running, (job.over or "~", number, job))
-        known, lacks = False, []
-        for resource in (MEMORY, WALLTIME):
-            past, needed, requested = seen[resource.name], resource.needed(job), resource.read(job)[0]
-            if len(past.largest) >= resource.least and needed is not None and requested is not None:
-                known, wanted = True, min(past.request(resource), int(requested))
-                lacks += [resource.name] if needed > wanted < requested else []
-        asked, lacking = asked + known, lacking + bool(lacks)
-        short.update(lacks)
+        lacks = _lacks(job, seen)
+        asked += bool(lacks)
+        lacking += any(lacks.values())
+        short.update(name for name, too_little in lacks.items() if too_little)
     return asked, lacking, short
+
+
+def _lacks(job: PastJob, seen: Mapping[str, Used]) -> dict[str, bool]:
+    """Return whether a job would have had too little of each resource that enough jobs show."""
+    lacks: dict[str, bool] = {}
+    for resource in LIMITED:
+        past, needed, requested = seen[resource.name], resource.needed(job), resource.read(job)[0]
+        if len(past.largest) >= resource.least and needed is not None and requested is not None:
+            lacks[resource.name] = needed > min(past.request(resource), int(requested)) < requested
+    return lacks
 
 
 def _submitted(job: PastJob) -> str:
@@ -215,29 +227,22 @@ class AlikeJobs:
         self.unused_gpu = self.unused_gib = self.unused_cpu = self.gpu_hours = self.cpu_hours = 0.0
         self.ends: Counter[Outcome] = Counter()
         self._unjudged, self._unjudged_hours = Counter[str](), 0.0  # jobs by the reason; their CPU-hours
-        self._every, self._last, self._most = 1, "", (0.0,) * len(RESOURCES)
+        self._every, self._last = 1, ""
+        self._most = dict.fromkeys((resource.name for resource in RESOURCES), 0.0)  # that any job used
         self.zeros, self._measured = True, measured  # zeros: of the use of a GPU in each job
         for job in jobs:
             self.add(job)
 
     def add(self, job: PastJob) -> bool:
         """Count a job; return whether it is kept."""
-        hours, held, cpu_s = job.elapsed_s / HOUR_S, job.held_bytes, job.cpu_s
-        self._most = tuple(map(max, self._most, (held or 0.0, job.elapsed_s, _busy_cpus(job)[1] or 0.0)))
+        for resource in RESOURCES:
+            self._most[resource.name] = max(self._most[resource.name], resource.read(job)[1] or 0.0)
         if job.outcome:
             self.ends[job.outcome] += 1
-        held_hours = hours * max(job.cpus, job.held_cpus)
-        self.cpu_hours += held_hours
         if not job.again and (reason := _why_not_judged(job)):
             self._unjudged[reason] += 1
-            self._unjudged_hours += held_hours
-        if job.memory_bytes and held is not None:
-            self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - held) / GIB
-        if cpu_s is not None:
-            self.unused_cpu += max(0.0, held_hours - cpu_s / HOUR_S)
-        if gpus := max(job.gpus, job.held_gpus):
-            self.gpu_hours += hours * gpus
-            self.unused_gpu += hours * max(0.0, gpus - (job.gpu_percent or 0) / PERCENT)
+            self._unjudged_hours += _cpu_hours(job)
+        self._count_unused(job)
         self.zeros = self.zeros and job.gpu_percent == 0 and not job.gpu_bytes
         self.well += job.well
         self.tasks += job.job_id != self._last
@@ -247,6 +252,17 @@ class AlikeJobs:
         if kept:
             self.jobs.append(job)
         return kept
+
+    def _count_unused(self, job: PastJob) -> None:
+        hours, cpu_hours = job.elapsed_s / HOUR_S, _cpu_hours(job)
+        self.cpu_hours += cpu_hours
+        if job.memory_bytes and job.held_bytes is not None:
+            self.unused_gib += hours * job.nodes * max(0, job.memory_bytes - job.held_bytes) / GIB
+        if job.cpu_s is not None:
+            self.unused_cpu += max(0.0, cpu_hours - job.cpu_s / HOUR_S)
+        if gpus := max(job.gpus, job.held_gpus):
+            self.gpu_hours += hours * gpus
+            self.unused_gpu += hours * max(0.0, gpus - (job.gpu_percent or 0) / PERCENT)
 
     def thin(self) -> int:
         """Forget every second job that is kept, and return how many; none of a few."""
@@ -297,35 +313,48 @@ class AlikeJobs:
     def need(self, resource: JudgedResource) -> JobNeed:
         """Return what the next job needs of a resource.
 
-        A job that failed, or that something else ended, counts with what it used until then; if no job ended
-        by itself, less than before is never advised. More is only if a job had too little or used more.
+        A job that failed, or that something else ended, counts with what it used until then.
         """
         pairs = [resource.read(job) for job in self.ordered()]
         requested, values = pairs[0][0], [value for _, value in pairs if value is not None]
-        if values and (most := self._most[RESOURCES.index(resource)]) > max(values):
+        if values and (most := self._most[resource.name]) > max(values):
             values.append(most)
-        used, exceeded = tuple(sorted(values)), self.ends[resource.lack] if resource.lack else 0
-        wanted: int | None = None
-        if exceeded and requested is not None:
-            wanted = resource.round_up(resource.more * max((requested, *used)))
-        elif used and requested is not None and self.well and not (resource is MEMORY and self.constant):
-            wanted = Used(values).request(resource) if resource.lack else resource.enough(used[-1])
-            wanted = wanted if used[-1] > requested else min(int(requested), wanted)
-        tasks = resource is CPUS and any(job.nodes > 1 or job.processes > 1 for job in self.jobs)
-        if tasks or (resource is MEMORY and not exceeded and barely_sampled(self.jobs)):
-            wanted = None
-        held = requested
-        if resource is CPUS:
-            held = max((_busy_cpus(job)[1] or 0, max(job.cpus, job.held_cpus)) for job in self.jobs)[1]
+        exceeded = self.ends[resource.lack] if resource.lack else 0
         return JobNeed(
             name=resource.name,
             requested=requested,
-            used=used,
+            used=tuple(sorted(values)),
             exceeded=exceeded,
-            next=wanted,
-            held=held,
+            next=None if requested is None else self._wanted(resource, requested, values, exceeded),
+            held=self._held(resource, requested),
             by_default=all(resource.name in job.by_default for job in self.jobs),
         )
+
+    def _wanted(
+        self, resource: JudgedResource, requested: float, used: Sequence[float], exceeded: int
+    ) -> int | None:
+        """Return what to request, if the jobs show it.
+
+        If no job ended by itself, less than before is never advised. More is only if a job had too little or
+        used more.
+        """
+        if resource is CPUS and any(job.nodes > 1 or job.processes > 1 for job in self.jobs):
+            return None
+        if exceeded:
+            return resource.round_up(resource.more * max((requested, *used)))
+        if not (used and self.well):
+            return None
+        if resource is MEMORY and (self.constant or barely_sampled(self.jobs)):
+            return None
+        most = max(used)
+        wanted = Used(used).request(resource) if resource.lack else resource.enough(most)
+        return wanted if most > requested else min(int(requested), wanted)
+
+    def _held(self, resource: JudgedResource, requested: float | None) -> float | None:
+        """Return what the job that used most held."""
+        if resource is CPUS:
+            return max((_busy_cpus(job)[1] or 0, max(job.cpus, job.held_cpus)) for job in self.jobs)[1]
+        return requested
 
     @property
     def constant(self) -> bool:
@@ -356,6 +385,11 @@ class AlikeJobs:
         return node_s * need.requested, node_s * (need.requested if need.next is None else need.next)
 
 
+def _cpu_hours(job: PastJob) -> float:
+    """Return the CPU-hours that a job held."""
+    return job.elapsed_s / HOUR_S * max(job.cpus, job.held_cpus)
+
+
 def _why_not_judged(job: PastJob) -> str:
     if job.doubts:
         return PAGE_CACHE if PAGE_CACHE in job.doubts else "figures that cannot be"
@@ -381,12 +415,17 @@ class History:
         self.running: list[str] = []  # the ids of those that have not ended
         self.unknown: list[str] = []  # the ids that were asked for and that it does not know
         self.doubted: list[str] = []  # the first jobs with figures that cannot be
-        self.measured = set[str]()  # the types of GPUs of which a job has a figure above 0
+        self._measured = set[str]()  # the types of GPUs of which a job has a figure above 0
         self.notes: tuple[str, ...] = ()  # how the site measures memory
         self._found: dict[tuple[object, ...], AlikeJobs] = {}
         self._kept, self._room = 0, MOST_KEPT
         for job in jobs:
             self.add(job)
+
+    def saw_gpu(self, job: PastJob) -> None:
+        """Note that the site measures GPUs of the type, if any job, asked for or not, shows it."""
+        if (job.gpu_percent or 0) > 0 or job.gpu_bytes:
+            self._measured.add(job.gpu_type)
 
     def add(self, job: PastJob) -> None:
         """Take a job that has ended."""
@@ -395,7 +434,7 @@ class History:
         request = (job.memory_bytes, job.walltime_s, job.cpus, job.gpus, job.gpu_type, job.nodes)
         key = (job.user, pattern_of(job.name), *request)
         if (group := self._found.get(key)) is None:
-            group = self._found[key] = AlikeJobs((), self.measured)
+            group = self._found[key] = AlikeJobs((), self._measured)
         self._kept += group.add(job)
         if self._kept > self._room:
             self._kept -= sum(group.thin() for group in self._found.values())
@@ -417,7 +456,7 @@ class History:
                 groups.append(group)
             else:
                 apart = ((job for job in group.jobs if job.name == name) for name in names)
-                groups += [AlikeJobs(jobs, self.measured) for jobs in apart]
+                groups += [AlikeJobs(jobs, self._measured) for jobs in apart]
         return groups
 
 

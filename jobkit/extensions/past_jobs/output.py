@@ -19,13 +19,10 @@ from jobkit.extensions.past_jobs.groups import (
     HOUR_S,
     LEAST_HOURS,
     LEAST_SAME,
-    LEAST_SHARES,
-    MEMORY,
+    LIMITED,
     MOST_NAMED,
     PERCENT,
     RESOURCES,
-    TINY_S,
-    WALLTIME,
     AlikeJobs,
     History,
     JobNeed,
@@ -42,6 +39,10 @@ from jobkit.schedulers.registry import by_name, past_of
 MOST_GROUPS, MOST_ROWS = 10, 20
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
 SERVED = (0.95, 0.99, 1.0)
+LEAST_SHARES = 20
+"""Of fewer jobs, a share says nothing."""
+TINY_S = 60.0
+"""Of a shorter job, the wait and the start are a large part."""
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
@@ -292,7 +293,7 @@ def _confidence(group: AlikeJobs, named: str) -> Iterator[str]:
         )
     else:
         yield "Too few had ended when the others were submitted: nothing shows how often the next has enough."
-    for resource in (MEMORY, WALLTIME):
+    for resource in LIMITED:
         values = [used for job in group.ordered() if (used := resource.read(job)[1]) is not None]
         half, words = len(values) // 2, resource.words
         if (order := later_use_more(values)) is not False:
