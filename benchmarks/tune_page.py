@@ -17,8 +17,8 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
+from jobkit.extensions.tune.goal import whole
 from jobkit.extensions.tune.search import Tuning
-from jobkit.extensions.tune.steps import whole
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""

@@ -15,8 +15,9 @@ from jobkit.core.layout import SETTING_FILE, SPEC_FILE
 from jobkit.core.records import ModelRef, Outcome, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.extensions.tune.goal import MEASURED_S, whole
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import MEASURED_S, MEMORY, PHASES, SEARCH, Candidate, whole
+from jobkit.extensions.tune.steps import MEMORY, PHASES, SEARCH, Candidate
 from jobkit.planning.texts import longer_text
 from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
