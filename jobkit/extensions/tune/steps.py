@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.objective import Finals
@@ -118,9 +118,20 @@ class _NoResultError(Exception):
     """Ends a search at the candidate that is to be measured next, its argument."""
 
 
+class _Alone(NamedTuple):
+    """One worker at a size, and how many memory holds there."""
+
+    candidate: Candidate
+    result: MeasuredCandidate
+    held: int
+
+
 @dataclass
 class _Search:
-    """A search with time for new processes at each setting."""
+    """A search with time for new processes at each setting.
+
+    It runs from its start each time, and looks up each result: `_NoResultError` is its yield.
+    """
 
     goal: TuneGoal
     result_of: Callable[[Candidate], MeasuredCandidate | None]
@@ -144,29 +155,19 @@ class _Search:
         self._compare()
         for candidate in self._best():  # scatter often favours the best of many
             self._again(candidate)
-        ranked = self._ranked()
-        number = self._number_of_finalists(ranked)
-        if self.tried is not None:
-            ranked = self._finalists(self.tried)
-        finalists = list(
-            {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
-        )
-        failed = self._prove(finalists[:number])
-        while failed and (self.tried is not None or self._left_s() > 0):
-            # what the search held may not hold on more of the text
-            fewer = [one for one in finalists if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
-            if not fewer:
-                break
-            finalists = fewer
-            failed = self._prove(finalists[:number])
+        finalists = self._prove_or_fewer(*self._choose())
         finals = self._finals()
-        if finals.winner is not None:
-            return TuneAnswer(finalists=tuple(finalists[:number]), limit=self.limit, why=self.why)
-        if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
-            return TuneAnswer(
-                why=f"neither the plain loop nor another setting keeps the constraints: {reason}"
-            )
-        return TuneAnswer(why="the plain loop did not succeed, and no other setting keeps the constraints")
+        if finals.winner is None:
+            return TuneAnswer(why=_why_none(finals))
+        return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self.tried is not None
+
+    def _limited(self, limit: str, why: str) -> None:
+        """Note what limits the search, in place of what did before."""
+        self.limit, self.why = limit, why
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
         for one, result in self.results:
@@ -179,7 +180,7 @@ class _Search:
 
     def _skips(self, candidate: Candidate, *, late: bool = False) -> bool:
         """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
-        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
+        return candidate.key not in {one.key for one in self.tried or ()} if self._has_ended else late
 
     def _best(self) -> list[Candidate]:
         """Return the settings that are measured again before the finalists are chosen."""
@@ -192,7 +193,7 @@ class _Search:
         """
         firsts = map(self.result_of, self._finalists(self.tried or ())[:1])
         replaced = any(first and not first.speed for first in firsts)
-        if not self.goal.objective.by_speed or len(ranked) < 2 or (self.tried is not None and not replaced):
+        if not self.goal.objective.by_speed or len(ranked) < 2 or (self._has_ended and not replaced):
             return 2
         return 1 if math.log(self._speed(ranked[0]) / self._speed(ranked[1])) > DOUBT else 2
 
@@ -299,22 +300,25 @@ class _Search:
 
         All have the fastest size that memory holds for most workers.
         """
-        goal = self.goal
-        alone = [(self._size(one), one, result) for one, result in self._good(MEMORY)]
-        held = {size: self._most_workers(size) for size, *_ in alone}
-        enough = min(goal.workers, max(held.values()))
-        usable = [row for row in alone if held[row[0]] >= enough]
-        fast = (1 - goal.gain) * max(result.speed for *_, result in usable)
-        size, last, one = next(row for row in usable if row[2].speed >= fast)
-        self.limit, self.why = "cores", f"there is one worker: {goal.limited_by}"
-        limit, why = _bottleneck(one, "one worker suffices")
+        goal, base = self.goal, self._base()
+        self._limited("cores", f"there is one worker: {goal.limited_by}")
+        limit, why = _bottleneck(base.result, "one worker suffices")
         if goal.fills_gpu and limit == "GPU":
-            self.limit, self.why = limit, why
+            self._limited(limit, why)
             return
-        steps = [*dict.fromkeys(min(workers, held[size]) for workers in goal.steps if held[size] > 1)]
-        if held[size] < goal.workers:
-            self.limit, self.why = "memory", f"memory holds {held[size]} workers at {goal.size_knob} {size:,}"
-        self._add_steps(steps, last)
+        steps = [*dict.fromkeys(min(workers, base.held) for workers in goal.steps if base.held > 1)]
+        if base.held < goal.workers:
+            size = f"{goal.size_knob} {self._size(base.candidate):,}"
+            self._limited("memory", f"memory holds {base.held} workers at {size}")
+        self._add_steps(steps, base.candidate)
+
+    def _base(self) -> _Alone:
+        goal, good = self.goal, self._good(MEMORY)
+        alone = [_Alone(one, result, self._most_workers(self._size(one))) for one, result in good]
+        enough = min(goal.workers, max(row.held for row in alone))
+        usable = [row for row in alone if row.held >= enough]
+        fast = (1 - goal.gain) * max(row.result.speed for row in usable)
+        return next(row for row in usable if row.result.speed >= fast)
 
     def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
         """Measure more workers than those of the last candidate, while each step gains enough."""
@@ -327,16 +331,16 @@ class _Search:
             times = self._times(candidate, last)
             step = _times_as_fast(workers, self._speed(candidate), last.workers, self._speed(last))
             if times < 1 + goal.gain:
-                self.limit, self.why = _bottleneck(result, step)
+                self._limited(*_bottleneck(result, step))
                 return
             if workers == goal.workers:
-                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
             last = candidate
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
         """Return the result of a number of workers; ``None``, with the limit, if it has no speed."""
         if self._late(candidate):
-            self.limit, self.why = "time", "the budget ended before all numbers of workers were tried"
+            self._limited("time", "the budget ended before all numbers of workers were tried")
             return None
         result = self._try(candidate)
         if result.speed:
@@ -345,9 +349,9 @@ class _Search:
         return None
 
     def _fails(self, candidate: Candidate, result: MeasuredCandidate) -> None:
-        self.limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
+        limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
         without = ", without their shortcuts" if result.refused else ""
-        self.why = f"{candidate.workers} workers ended as {result.outcome}{without}"
+        self._limited(limit, f"{candidate.workers} workers ended as {result.outcome}{without}")
 
     def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
@@ -417,6 +421,27 @@ class _Search:
 
     # -- finalists
 
+    def _choose(self) -> tuple[list[dict[str, knobs.Value]], int]:
+        """Return the settings that may be finalists, the best first, and how many of them run."""
+        ranked = self._ranked()
+        number = self._number_of_finalists(ranked)
+        if self._has_ended:
+            ranked = self._finalists(self.tried or ())
+        settings = [whole(one.params) for one in ranked]
+        return list({key_of(setting): setting for setting in settings}.values()), number
+
+    def _prove_or_fewer(
+        self, settings: Sequence[Mapping[str, knobs.Value]], number: int
+    ) -> Sequence[Mapping[str, knobs.Value]]:
+        """Measure finalists, with fewer workers while all fail; return those that ran last."""
+        failed = self._prove(settings[:number])
+        if failed and (self._has_ended or self._left_s() > 0):
+            # what the search held may not hold on more of the text
+            fewer = [one for one in settings if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
+            if fewer:
+                return self._prove_or_fewer(fewer, number)
+        return settings[:number]
+
     def _ranked(self) -> list[Candidate]:
         """Return the settings of the search that keep the constraints, the best by the objective first."""
         objective, ranked = self.goal.objective, list[tuple[float, float, Candidate]]()
@@ -438,10 +463,10 @@ class _Search:
         goal = self.goal
         if not finalists and self._skips(Candidate(goal.loop, FINAL)):
             return None
-        known = [one for one, _ in self.results] if self.tried is None else self.tried
+        known = self.tried or () if self._has_ended else [one for one, _ in self.results]
         finals = [one.params for one in known if one.phase == FINAL]
         parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
-        of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
+        of_loop, every = (1, 1) if self._has_ended else self._final_parts(finalists)
         planned = [(goal.loop, of_loop), *((row, every) for row in finalists)]
         rows = [part(row, parts.get(key_of(row), own)) for row, own in planned]
         self._repeat_finals(rows)
@@ -514,7 +539,7 @@ class _Search:
     def _whole_s(self) -> dict[Key, float]:
         """Return how long each setting takes for the whole text."""
         good = self._good(MEMORY, SEARCH)
-        return {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
+        return {key_of(whole(one.params)): _scaled_s(one, result) for one, result in good}
 
     def _left_s(self) -> float:
         return self.goal.budget_s * (1 - self.between) - sum(result.held_s for _, result in self.results)
@@ -564,16 +589,16 @@ class _ShortSearch(_Search):
             if found:
                 more, slower = found[-1]
                 step = _times_as_fast(more, slower.speed, workers, result.speed)
-                self.limit, self.why = _bottleneck(slower, step)
+                self._limited(*_bottleneck(slower, step))
             elif workers == goal.workers:
                 step = _times_as_fast(workers, result.speed, 1, alone)
-                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
                 if result.speed < (1 + goal.gain) * alone:
-                    self.limit, self.why = _bottleneck(result, step)
+                    self._limited(*_bottleneck(result, step))
             found.append((workers, result))
 
     def _search_every(self, workers: int) -> int:
-        alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
+        alone_s = min(_scaled_s(one, result) for one, result in self._good(MEMORY))
         most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
         return min(super()._search_every(workers), most)
 
@@ -583,7 +608,7 @@ class _ShortSearch(_Search):
     def _late(self, candidate: Candidate) -> bool:
         """Return whether the time left is needed for the fewest repeats."""
         goal = self.goal
-        if self.tried is not None:
+        if self._has_ended:
             return self._skips(candidate)
         last, result = self.results[-1]
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
@@ -646,10 +671,10 @@ class _ShortSearch(_Search):
         goal, budget_s, whole_s = self.goal, self.goal.budget_s, self._whole_s()
         finals_s, loop_s = [whole_s[key_of(row)] for row in finalists], LOOP_TIMES * max(whole_s.values())
         least_s = self._finals_s(0.0)
-        items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
+        items = max(result.speed * _scaled_s(one, result) for one, result in self._good(MEMORY))
         if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
             probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
-            loop_s = _whole_s(probe, self._try(probe)) or loop_s
+            loop_s = _scaled_s(probe, self._try(probe)) or loop_s
         room_s = (self._left_s() / LONGER - least_s) / goal.fewest
         batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
         most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
@@ -658,7 +683,13 @@ class _ShortSearch(_Search):
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
 
 
-def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
+def _why_none(finals: Finals) -> str:
+    if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
+        return f"neither the plain loop nor another setting keeps the constraints: {reason}"
+    return "the plain loop did not succeed, and no other setting keeps the constraints"
+
+
+def _scaled_s(candidate: Candidate, result: MeasuredCandidate) -> float:
     """Return how long the whole text takes, by the work of a point on its part."""
     return result.work_s * knobs.numbers(candidate.params).get(knobs.EVERY, 1)
 
