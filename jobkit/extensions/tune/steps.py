@@ -106,7 +106,9 @@ def propose(
 
     ``tried``: as in `_Search`.
     """
-    kind = _ShortSearch if goal.short else _Search
+    kind = _Search
+    if goal.short:
+        kind = _EncoderSearch if goal.fills_gpu else _WorkersSearch
     try:
         return kind(goal, result_of, tried).answer()
     except _NoResultError as end:
@@ -549,6 +551,7 @@ class _ShortSearch(_Search):
     """A search with time for few starts of processes, which take longer than the work.
 
     It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
+    A subclass has what depends on whether one worker may fill the GPU.
     """
 
     between = 0.03
@@ -565,37 +568,12 @@ class _ShortSearch(_Search):
         return 1 if self.goal.objective.by_speed else 2
 
     def _size_may_help(self, candidate: Candidate) -> bool:
-        """Two sizes are enough, unless an encoder's last one is 1.2 times as fast as those before."""
         speeds = [result.speed for _, result in self._good(MEMORY)]
-        faster = self.goal.fills_gpu and bool(speeds) and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
-        return not speeds or ((len(speeds) == 1 or faster) and not self._late(candidate))
+        return not speeds or (self._needs_size(speeds) and not self._late(candidate))
 
-    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
-        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
-        if self.goal.fills_gpu:
-            super()._add_steps(steps, last)
-            return
-        goal, alone, found = self.goal, self._speed(last), list[tuple[int, MeasuredCandidate]]()
-        for workers in reversed(steps):
-            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
-            if workers * alone < fastest:
-                return
-            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
-            result = self._step(candidate)
-            if not result and self.limit == "memory":
-                continue
-            if not result or result.speed < fastest:
-                return
-            if found:
-                more, slower = found[-1]
-                step = _times_as_fast(more, slower.speed, workers, result.speed)
-                self._limited(*_bottleneck(slower, step))
-            elif workers == goal.workers:
-                step = _times_as_fast(workers, result.speed, 1, alone)
-                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
-                if result.speed < (1 + goal.gain) * alone:
-                    self._limited(*_bottleneck(result, step))
-            found.append((workers, result))
+    def _needs_size(self, speeds: Sequence[float]) -> bool:
+        """Return whether to try another size after those with these speeds: two are enough."""
+        return len(speeds) == 1
 
     def _search_every(self, workers: int) -> int:
         alone_s = min(_scaled_s(one, result) for one, result in self._good(MEMORY))
@@ -614,10 +592,11 @@ class _ShortSearch(_Search):
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
         fresh_s, stood_s = self._starts_s()
         next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * goal.budget_s)
-        first = candidate.phase == SEARCH and not goal.fills_gpu and not self._good(SEARCH)
-        loop_s = (LEAST_PART if first else LOOP_PART) * goal.budget_s  # without more workers all is in vain
-        finals_s = self._finals_s(loop_s) + goal.fills_gpu * fresh_s
-        return self._left_s() < next_s + finals_s
+        return self._left_s() < next_s + self._kept_s(candidate)
+
+    def _kept_s(self, _: Candidate) -> float:
+        """Return how much time is kept for the finals while a candidate is measured."""
+        return self._finals_s(LOOP_PART * self.goal.budget_s)
 
     def _starts_s(self) -> tuple[float, float]:
         """Return how long a try takes to start, and one whose processes stand."""
@@ -630,9 +609,12 @@ class _ShortSearch(_Search):
     def _finals_s(self, loop_s: float) -> float:
         """Return how long the fewest repeats take, each with so much work of the plain loop."""
         fresh_s, stood_s = self._starts_s()
-        last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
-        work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
+        work_s = loop_s + self._finalist_s()
         return 2 * fresh_s + self.goal.fewest * (stood_s + work_s)
+
+    def _finalist_s(self) -> float:
+        """Return how long a finalist works at least."""
+        return FINAL_PART * self.goal.budget_s
 
     def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
         """Measure the first rows, whose processes may stand, then the last often, then the first again.
@@ -640,8 +622,6 @@ class _ShortSearch(_Search):
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
         end by time alone; what is left after that is the last row's.
         """
-        if not self.goal.fills_gpu:
-            rows = rows[::-1]
         *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
         held_s = [self._try(repeats[0]).held_s for repeats in first]
         if self._failed_final(rows):
@@ -668,19 +648,79 @@ class _ShortSearch(_Search):
                 return
 
     def _final_parts(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> tuple[int, int]:
+        """Return the parts for the shares of the budget that the loop and a finalist have.
+
+        By another objective than speed both work on the same part.
+        """
         goal, budget_s, whole_s = self.goal, self.goal.budget_s, self._whole_s()
-        finals_s, loop_s = [whole_s[key_of(row)] for row in finalists], LOOP_TIMES * max(whole_s.values())
-        least_s = self._finals_s(0.0)
+        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], self._finals_s(0.0)
         items = max(result.speed * _scaled_s(one, result) for one, result in self._good(MEMORY))
-        if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
-            probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
-            loop_s = _scaled_s(probe, self._try(probe)) or loop_s
+        loop_s = self._loop_s(items)
         room_s = (self._left_s() / LONGER - least_s) / goal.fewest
         batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
         most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
         of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
         every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
+
+    def _loop_s(self, _: float) -> float:
+        """Return how long the plain loop takes for a text of so many items."""
+        return LOOP_TIMES * max(self._whole_s().values())
+
+
+class _WorkersSearch(_ShortSearch):
+    """A short search whose speed comes from many workers."""
+
+    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
+        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
+        goal, alone, found = self.goal, self._speed(last), list[tuple[int, MeasuredCandidate]]()
+        for workers in reversed(steps):
+            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
+            if workers * alone < fastest:
+                return
+            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
+            result = self._step(candidate)
+            if not result and self.limit == "memory":
+                continue
+            if not result or result.speed < fastest:
+                return
+            if found:
+                more, slower = found[-1]
+                step = _times_as_fast(more, slower.speed, workers, result.speed)
+                self._limited(*_bottleneck(slower, step))
+            elif workers == goal.workers:
+                step = _times_as_fast(workers, result.speed, 1, alone)
+                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
+                if result.speed < (1 + goal.gain) * alone:
+                    self._limited(*_bottleneck(result, step))
+            found.append((workers, result))
+
+    def _kept_s(self, candidate: Candidate) -> float:
+        if candidate.phase == SEARCH and not self._good(SEARCH):  # without more workers all is in vain
+            return self._finals_s(LEAST_PART * self.goal.budget_s)
+        return super()._kept_s(candidate)
+
+    def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
+        super()._repeat_finals(rows[::-1])  # the finalist's processes may stand
+
+
+class _EncoderSearch(_ShortSearch):
+    """A short search in which one worker may fill the GPU, so that workers are doubled as in a long one."""
+
+    def _needs_size(self, speeds: Sequence[float]) -> bool:
+        return super()._needs_size(speeds) or speeds[-1] >= 1.2 * max(speeds[:-1])
+
+    def _kept_s(self, candidate: Candidate) -> float:
+        return super()._kept_s(candidate) + self._starts_s()[0]  # of the small part of the plain loop
+
+    def _finalist_s(self) -> float:
+        return max(super()._finalist_s(), self.results[-1][1].work_s)
+
+    def _loop_s(self, items: float) -> float:
+        """Return that time as a small part of the text shows it, if it can."""
+        assumed_s = super()._loop_s(items)
+        probe = Candidate(part(self.goal.loop, max(1, round(items / PROBE))), SEARCH)
+        return _scaled_s(probe, self._try(probe)) or assumed_s
 
 
 def _why_none(finals: Finals) -> str:
