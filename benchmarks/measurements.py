@@ -28,8 +28,8 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.tune.answer import blocks
+from jobkit.extensions.tune.goal import whole
 from jobkit.extensions.tune.search import Tuning
-from jobkit.extensions.tune.steps import whole
 from jobkit.runs.results import read_run
 from jobkit.runs.trials import Trial, trials
 from jobkit.setup.check_workload import line_of

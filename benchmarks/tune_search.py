@@ -23,8 +23,9 @@ from jobkit.answers.objective import KNOWN, Finals
 from jobkit.answers.setting import Ratio
 from jobkit.core.knobs import MPS, ON, PADDED, SHORTCUTS, THREADS, WORKERS, Value, numbers
 from jobkit.core.units import GIB
+from jobkit.extensions.tune.goal import TuneGoal, whole
 from jobkit.extensions.tune.job import AGAIN, LOOKS
-from jobkit.extensions.tune.steps import FINAL, MEMORY, Candidate, MeasuredCandidate, TuneGoal, propose, whole
+from jobkit.extensions.tune.steps import FINAL, MEMORY, Candidate, MeasuredCandidate, propose
 from tests.support.machines import FAST, GOAL, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"

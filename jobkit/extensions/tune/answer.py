@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from jobkit.answers.speed import Speed
 from jobkit.core import figures, knobs
 from jobkit.core.blocks import Block, Column
 from jobkit.core.layout import SETTING_FILE, SPEC_FILE
-from jobkit.core.records import ModelRef, Outcome, described
+from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.extensions.tune.goal import MEASURED_S, TuneGoal, whole
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import MEASURED_S, MEMORY, PHASES, SEARCH, Candidate, whole
+from jobkit.extensions.tune.steps import MEMORY, PHASES, SEARCH, Candidate, TuneAnswer
 from jobkit.planning.texts import longer_text
 from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
@@ -61,20 +62,34 @@ def _limit(tuning: Tuning) -> str:
     goal, answer = tuning.goal, tuning.answer
     if not (tuning.winner and answer and goal.objective.by_speed and answer.limit):
         return ""
-    key = goal.limited_by.partition(":")[0]
-    more = f"{f'a higher {key}' if '.' in key else 'more CPUs for the job'} would allow more"
+    return f"{answer.limit}: {answer.why}; {_advice(tuning, answer)}"
+
+
+def _advice(tuning: Tuning, answer: TuneAnswer) -> str:
+    """Return what may make a faster setting possible, by what limits the search."""
+    goal = tuning.goal
+    match answer.limit:
+        case "cores":
+            return _more_cores(goal, answer.why)
+        case "GPU":
+            return "a faster GPU, or a second one, may help"
+        case "failure":
+            return "the log of that point has the reason"
+        case "time":
+            return f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on"
+        case "text":
+            return f"a longer text would keep more workers busy: {_longer(tuning)}"
+        case _:  # memory
+            return f"{'a GPU with more memory' if goal.on_gpu else 'more resources.memory'} would help"
+
+
+def _more_cores(goal: TuneGoal, why: str) -> str:
+    if not why.endswith(goal.limited_by):  # it is not the number of workers
+        return "faster or more CPU cores may help"
     if goal.cpus > 1:
-        more = f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
-    # what may make a faster setting possible, by what limits the search
-    advice = {
-        "cores": more if answer.why.endswith(goal.limited_by) else "faster or more CPU cores may help",
-        "GPU": "a faster GPU, or a second one, may help",
-        "failure": "the log of that point has the reason",
-        "time": f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let the search go on",
-        "text": f"a longer text would keep more workers busy: {_longer(tuning)}",
-        "memory": f"{'a GPU with more memory' if goal.on_gpu else 'more resources.memory'} would help",
-    }
-    return f"{answer.limit}: {answer.why}; {advice[answer.limit]}"
+        return f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
+    key = goal.limited_by.partition(":")[0]
+    return f"{f'a higher {key}' if '.' in key else 'more CPUs for the job'} would allow more"
 
 
 def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
@@ -87,8 +102,8 @@ def _rows(tuning: Tuning) -> dict[Key, SearchRow]:
     loop = key_of(tuning.goal.loop)
     settings = [dict(key) for key in found if key != loop]
     every = dict.fromkeys(knob for setting in settings for knob in setting)
-    knobs = [knob for knob in every if len({setting.get(knob) for setting in settings}) > 1] or every
-    names = {key: format_setting({k: v for k, v in key if k in knobs}) for key in found}
+    varied = [knob for knob in every if len({setting.get(knob) for setting in settings}) > 1]
+    names = {key: format_setting({k: v for k, v in key if k in (varied or every)}) for key in found}
     names[loop] = "plain loop"
     return {key: SearchRow(name=names[key], means=means) for key, means in found.items()}
 
@@ -167,22 +182,37 @@ def _model(tuning: Tuning) -> ModelRef | None:
 
 
 def phase_columns(tuning: Tuning) -> list[Column]:
+    rows = _by_phase(tuning)
+    settings = [
+        Setting(points=tuple(one.record for one in results if one.record and one.outcome is Outcome.OK))
+        for _, results in rows
+    ]
+    columns = [Column("phase", [one.phase for one, _ in rows], left=True)]
+    for knob in dict.fromkeys(knob for one, _ in rows for knob in one.params):
+        values = [one.params.get(knob) for one, _ in rows]
+        cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
+        columns.append(Column(knob, cells))
+    columns += _figure_columns(settings)
+    objective = tuning.goal.objective
+    remarks = [
+        objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
+        for setting, (_, results) in zip(settings, rows, strict=True)
+    ]
+    columns.append(Column("", remarks, left=True))
+    return [column for column in columns if any(column.cells)]
+
+
+def _by_phase(tuning: Tuning) -> list[tuple[Candidate, list[PointResult]]]:
+    """Return the repeats of each setting in each phase."""
     rows: dict[tuple[object, ...], tuple[Candidate, list[PointResult]]] = {}
     for candidate, result in tuning.results:
         key = (candidate.phase, *sorted(candidate.params.items()))
         rows.setdefault(key, (candidate, []))[1].append(result)
-    phases = list(rows.values())
-    settings = [
-        Setting(points=tuple(one.record for one in results if one.record and one.outcome is Outcome.OK))
-        for _, results in phases
-    ]
-    knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
+    return list(rows.values())
+
+
+def _figure_columns(settings: Sequence[Setting[Record]]) -> Iterator[Column]:
     own = figures.own_columns(record for setting in settings for record in setting.well)
-    columns = [Column("phase", [one.phase for one, _ in phases], left=True)]
-    for knob in knobs:
-        values = [one.params.get(knob) for one, _ in phases]
-        cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
-        columns.append(Column(knob, cells))
     shown: list[tuple[str, figures.Figure, Callable[[float], str]]] = [
         ("paragraphs/s", figures.SPEED, "{:,.1f}".format),
         *(
@@ -194,14 +224,7 @@ def phase_columns(tuning: Tuning) -> list[Column]:
     ]
     for head, figure, form in shown:
         means = [setting.mean(figure) for setting in settings]
-        columns.append(Column(head, [form(mean.value) if mean else "" for mean in means]))
-    objective = tuning.goal.objective
-    remarks = [
-        objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
-        for setting, (_, results) in zip(settings, phases, strict=True)
-    ]
-    columns.append(Column("", remarks, left=True))
-    return [column for column in columns if any(column.cells)]
+        yield Column(head, [form(mean.value) if mean else "" for mean in means])
 
 
 def _conditions(tuning: Tuning) -> Conditions | None:
@@ -227,44 +250,50 @@ def _worth_lines(tuning: Tuning) -> Iterator[str]:
 
 def _by_cpus(tuning: Tuning) -> dict[int, float]:
     """Return how many paragraphs an hour of the GPU does, by the CPUs of its job: at one size."""
-    goal = tuning.goal
+    if tuning.is_loop or not tuning.goal.objective.by_speed:
+        return {}
     same = {knob.name for knob in knobs.RUN_KNOBS} - {knobs.ORDER, knobs.THREADS}
     records = [record for record in tuning.records(MEMORY, SEARCH) if record.gpu]
     rates = dict[Key, dict[int, float]]()
     for setting in settings_of(records).values():
-        params, mean = setting.first.params, setting.mean(figures.SPEED)
-        if mean and goal.objective.by_speed and not tuning.is_loop:
+        params = setting.first.params
+        if mean := setting.mean(figures.SPEED):
             own = rates.setdefault(key_of({k: v for k, v in params.items() if k not in same}), {})
-            cpus = knobs.numbers(params)[knobs.WORKERS] * goal.cpus
+            cpus = knobs.numbers(params)[knobs.WORKERS] * tuning.goal.cpus
             own[cpus] = max(own.get(cpus, 0.0), 3600 * mean.value)
     return max(rates.values(), key=len, default={})
 
 
 def _more_lines(tuning: Tuning) -> Iterator[str]:
     """Yield how the answer compares with the plain loop and the next best setting, besides the speed."""
-    winner, finals, by_speed = tuning.winner, tuning.finals, tuning.goal.objective.by_speed
-    if not winner or not tuning.answer:
-        return
-    if not tuning.is_loop:
-        if tuning.gain and finals.plain and _text(finals.plain) != _text(winner):
-            text = ""
-            if tuning.padding:
-                of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
-                text = f": {of_part} of its padded characters are text, of the whole text {of_all}"
-            yield f"  plain loop on {_text(finals.plain)}{text}"
-        own_j, loop_j = (_mean(tuning, one, figures.ENERGY_PER_1000) for one in (winner, finals.plain))
-        if own_j and loop_j:
-            yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
-        if not by_speed:
-            yield f"  objective  {_objective(tuning, winner)}"
-        if second := next((speed for speed in finals.finalists if speed != finals.best), None):
-            words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
-            yield f"  next best  {words}: {_apart(tuning, winner, second)}"
-    elif best := finals.best:
+    if tuning.winner and tuning.answer:
+        yield from _best_other(tuning) if tuning.is_loop else _next_to_loop(tuning, tuning.winner)
+
+
+def _next_to_loop(tuning: Tuning, winner: Speed) -> Iterator[str]:
+    finals = tuning.finals
+    if tuning.gain and finals.plain and _text(finals.plain) != _text(winner):
+        text = ""
+        if tuning.padding:
+            of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
+            text = f": {of_part} of its padded characters are text, of the whole text {of_all}"
+        yield f"  plain loop on {_text(finals.plain)}{text}"
+    own_j, loop_j = (_mean(tuning, one, figures.ENERGY_PER_1000) for one in (winner, finals.plain))
+    if own_j and loop_j:
+        yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
+    yield from _objective_line(tuning, winner)
+    if second := next((speed for speed in finals.finalists if speed != finals.best), None):
+        words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
+        yield f"  next best  {words}: {_apart(tuning, winner, second)}"
+
+
+def _best_other(tuning: Tuning) -> Iterator[str]:
+    """Yield how the best setting compares with the plain loop, which is the answer; or why there is none."""
+    finals = tuning.finals
+    if best := finals.best:
         as_fast = f": {_times(tuning.times)} as fast" if tuning.times else ""
         yield f"  best other {format_setting(best.params)}{as_fast}, {_on(tuning, best)}"
-        if not by_speed:
-            yield f"  objective  {_objective(tuning, best)}"
+        yield from _objective_line(tuning, best)
     elif broken := next(filter(None, map(finals.broken, finals.finalists)), ""):
         yield f"  others     no other setting keeps the constraints: {broken}"
     else:
@@ -312,11 +341,15 @@ def _text(speed: Speed) -> str:
     return "the whole text" if part == 1 else f"one of every {part} paragraphs"
 
 
-def _objective(tuning: Tuning, winner: Speed) -> str:
-    objective, unit = tuning.goal.objective, _unit(tuning)
-    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.finals.plain))
+def _objective_line(tuning: Tuning, speed: Speed) -> Iterator[str]:
+    """Yield the objective of a setting next to the plain loop's, unless it is the speed."""
+    if (objective := tuning.goal.objective).by_speed:
+        return
+    unit = _unit(tuning)
+    own, of_loop = (_mean(tuning, one, objective.figure) for one in (speed, tuning.finals.plain))
     words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"
-    return f"{words}, the plain loop {of_loop.words(unit)}" if of_loop else words
+    next_to = f", the plain loop {of_loop.words(unit)}" if of_loop else ""
+    yield f"  objective  {words}{next_to}"
 
 
 def _mean(tuning: Tuning, speed: Speed | None, figure: figures.Figure) -> Mean | None:

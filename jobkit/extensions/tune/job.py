@@ -24,16 +24,16 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import usable_cpus
 from jobkit.core.terminal import Say, note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.extensions.tune.search import Tuning, first_point, propose_point
-from jobkit.extensions.tune.steps import (
+from jobkit.extensions.tune.goal import (
     CALLS_A_WORKER,
     MAX_WORK_UNIT,
     MEASURED_S,
-    Candidate,
     TuneGoal,
     plain_loop,
     switches_of,
 )
+from jobkit.extensions.tune.search import Tuning, first_point, propose_point
+from jobkit.extensions.tune.steps import Candidate
 from jobkit.launch import launch, local
 from jobkit.launch.ceiling import at_most, refuse_above
 from jobkit.launch.job import Job, begin_after, follow_job

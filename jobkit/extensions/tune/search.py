@@ -24,6 +24,7 @@ from jobkit.core.knobs import BATCH_SIZE, EVERY, REFUSED, Value, numbers
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
+from jobkit.extensions.tune.goal import TuneGoal, whole
 from jobkit.extensions.tune.steps import (
     FINAL,
     MEMORY,
@@ -32,9 +33,7 @@ from jobkit.extensions.tune.steps import (
     Candidate,
     MeasuredCandidate,
     TuneAnswer,
-    TuneGoal,
     propose,
-    whole,
 )
 from jobkit.runs import search_loop
 from jobkit.runs.journal import Role

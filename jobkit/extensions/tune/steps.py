@@ -11,18 +11,19 @@ workers that memory holds (fewer only where these may be faster), and one finali
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 from jobkit.answers.memory import Memory, memory_of
-from jobkit.answers.objective import Finals, Objective
+from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED, WORK, pace
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.records import Outcome, Record
+from jobkit.extensions.tune.goal import TuneGoal, part, whole
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
 PHASES = (MEMORY, SEARCH, FINAL)
@@ -38,146 +39,8 @@ LONGER = 1.1
 """How many times as long as an earlier repeat the next one may take in a short search."""
 LOOP_TIMES = 4.0
 """The assumed time of the plain loop's work over that of one worker with shortcuts."""
-CALLS_A_WORKER = 8
-"""With fewer calls for each worker, the last calls leave too many workers without work."""
-MAX_WORK_UNIT = 300
-"""The most paragraphs of a call."""
-MEASURED_S = 3.0
-"""The work of a point below which chance may decide more than the setting does."""
 PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
-
-
-def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
-    """Return which switches a search tries, as the fields of a goal, of a workload with these knobs."""
-    return {knobs.MPS: on_gpu, knobs.SHORTCUTS: knobs.SHORTCUTS in names}
-
-
-def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]) -> dict[str, knobs.Value]:
-    """Return what people run before they tune: one worker, text order, a fixed batch size, no switch on."""
-    own: dict[str, knobs.Value] = {knobs.ORDER: "text", knobs.BATCH_SIZE: batch_size, knobs.WORKERS: 1}
-    own |= {knobs.MPS: knobs.OFF} if switches[knobs.MPS] else {}
-    own |= {knobs.THREADS: threads} if threads else {}
-    return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
-
-
-@keyed
-class TuneGoal:
-    """The file ``tune.json``: what the search is to find, and what the text alone decided."""
-
-    # ``padded`` or ``batch_size``, its values in ascending order, and the largest load of each
-    size_knob: str
-    sizes: tuple[int, ...]
-    loads: tuple[int, ...]
-    order: str  # the order of paragraphs and sentences
-    # characters over padded characters at the middle size, by the orders that were compared
-    padding: Mapping[str, float] = field(default_factory=dict)
-    loop: Mapping[str, knobs.Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
-    workers: int  # the most workers, and the CPUs of each
-    cpus: int
-    limited_by: str  # why there are not more workers: a key of the spec, or the number of CPUs
-    mps: bool  # whether workers may share a GPU through MPS
-    # whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused
-    shortcuts: bool = False
-    # whether one worker with shortcuts may fill the GPU: it has all CPUs, and more workers must share them
-    fills_gpu: bool = False
-    # whether the budget is too short to try all that may be faster: it decides the number of steps and parts
-    short: bool = False
-    # the part of the text on which the points of these phases work; for the search that with the most workers
-    memory_every: int = 1
-    search_every: int = 1
-    # repeats of each finalist and of the plain loop: those that run in any case, if the budget allows, and
-    # the most
-    repeats: int = 3
-    most_repeats: int = 0
-    # half the 95 % interval of the mean speed, as a share of the mean, at which repeats end; 0 for repeats
-    # that end once a finalist is shown to be better, or worse, than the plain loop
-    share: float = 0.0
-    looks: int = 1  # as in `jobkit.answers.objective.Finals`
-    # the most points of the search that are measured again, because scatter may have decided a step
-    again: int = 0
-    # the order that is compared with ``order`` at the best setting; empty if the text decides it
-    other_order: str = ""
-    gain: float = 0.05  # the share by which twice as many workers must be faster, else the search ends
-    budget_s: float  # the time that the search may take
-    memory_bytes: int | None = None  # memory of the GPU, or on a CPU of the job; ``None`` for all of the GPU
-    # what the finalists are chosen by, and the constraints of the spec
-    objective: Objective = field(default_factory=Objective)
-
-    def __post_init__(self) -> None:
-        """Take the name of the knob in an earlier version as that of today."""
-        object.__setattr__(self, "size_knob", knobs.RENAMED.get(self.size_knob, self.size_knob))
-
-    def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, knobs.Value]:
-        """Return the knobs of a setting; ``words`` are the knobs whose values are words."""
-        own: dict[str, knobs.Value] = {knobs.ORDER: self.order, self.size_knob: size, knobs.WORKERS: workers}
-        if self.mps:
-            own[knobs.MPS] = knobs.OFF
-        if self.shortcuts:
-            own[knobs.SHORTCUTS] = knobs.EXACT
-        if self.fills_gpu:
-            own[knobs.THREADS] = max(1, self.workers * self.cpus // workers)
-        return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether it is the GPU that the settings share: then ``mps`` may be on."""
-        return self.mps
-
-    @property
-    def simpler(self) -> list[str]:
-        """What the best setting is compared without, unless the search is short."""
-        return ["MPS"] * self.mps + ["shortcuts"] * (self.shortcuts and not self.fills_gpu)
-
-    @property
-    def fewest(self) -> int:
-        """The repeats that a short search runs in any case; three have 0.28 times the interval of two.
-
-        A third one of 16 taggers, which take long to start, leaves too little time for the search.
-        """
-        return 3 if self.fills_gpu else 2
-
-    def finals(self, records: Sequence[Record], started: Sequence[Record] = ()) -> Finals:
-        return Finals(self.objective, self.loop, self.looks, records, started)
-
-    @property
-    def steps(self) -> list[int]:
-        """The numbers of workers that are tried: doubled, and the most."""
-        doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
-        return [*doubled, self.workers] if self.workers > 1 else []
-
-    @property
-    def wanted(self) -> int:
-        """The paragraphs of a text that has enough calls for the most workers."""
-        return MAX_WORK_UNIT * CALLS_A_WORKER * self.workers
-
-    @property
-    def combinations(self) -> int:
-        shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
-        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
-
-    @property
-    def most_settings(self) -> int:
-        sizes = 2 * len(self.sizes) - 1 if self.workers > 1 else len(self.sizes)
-        without = 0 if self.short else bool(self.steps) * self.mps + (self.shortcuts and not self.fills_gpu)
-        return 1 + sizes + len(self.steps) + bool(self.other_order) + without
-
-    @property
-    def most_points(self) -> int:
-        """The most points without retries; if repeats end early, at most twice those measured only once."""
-        once = self.most_settings - 1 + 3 * self.repeats
-        most = self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
-        return most if self.share else min(2 * once, most)
-
-
-def part(params: Mapping[str, knobs.Value], every: int) -> dict[str, knobs.Value]:
-    """Return a setting on one of every so many paragraphs."""
-    return {**whole(params), **({knobs.EVERY: every} if every > 1 else {})}
-
-
-def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
-    """Return a setting on the whole text."""
-    return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
 
 
 @frozen
@@ -243,7 +106,9 @@ def propose(
 
     ``tried``: as in `_Search`.
     """
-    kind = _ShortSearch if goal.short else _Search
+    kind = _Search
+    if goal.short:
+        kind = _EncoderSearch if goal.fills_gpu else _WorkersSearch
     try:
         return kind(goal, result_of, tried).answer()
     except _NoResultError as end:
@@ -255,9 +120,20 @@ class _NoResultError(Exception):
     """Ends a search at the candidate that is to be measured next, its argument."""
 
 
+class _Alone(NamedTuple):
+    """One worker at a size, and how many memory holds there."""
+
+    candidate: Candidate
+    result: MeasuredCandidate
+    held: int
+
+
 @dataclass
 class _Search:
-    """A search with time for new processes at each setting."""
+    """A search with time for new processes at each setting.
+
+    It runs from its start each time, and looks up each result: `_NoResultError` is its yield.
+    """
 
     goal: TuneGoal
     result_of: Callable[[Candidate], MeasuredCandidate | None]
@@ -281,29 +157,19 @@ class _Search:
         self._compare()
         for candidate in self._best():  # scatter often favours the best of many
             self._again(candidate)
-        ranked = self._ranked()
-        number = self._number_of_finalists(ranked)
-        if self.tried is not None:
-            ranked = self._finalists(self.tried)
-        finalists = list(
-            {key_of(params): params for params in (whole(one.params) for one in ranked)}.values()
-        )
-        failed = self._prove(finalists[:number])
-        while failed and (self.tried is not None or self._left_s() > 0):
-            # what the search held may not hold on more of the text
-            fewer = [one for one in finalists if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
-            if not fewer:
-                break
-            finalists = fewer
-            failed = self._prove(finalists[:number])
+        finalists = self._prove_or_fewer(*self._choose())
         finals = self._finals()
-        if finals.winner is not None:
-            return TuneAnswer(finalists=tuple(finalists[:number]), limit=self.limit, why=self.why)
-        if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
-            return TuneAnswer(
-                why=f"neither the plain loop nor another setting keeps the constraints: {reason}"
-            )
-        return TuneAnswer(why="the plain loop did not succeed, and no other setting keeps the constraints")
+        if finals.winner is None:
+            return TuneAnswer(why=_why_none(finals))
+        return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self.tried is not None
+
+    def _limited(self, limit: str, why: str) -> None:
+        """Note what limits the search, in place of what did before."""
+        self.limit, self.why = limit, why
 
     def _try(self, candidate: Candidate) -> MeasuredCandidate:
         for one, result in self.results:
@@ -316,7 +182,7 @@ class _Search:
 
     def _skips(self, candidate: Candidate, *, late: bool = False) -> bool:
         """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
-        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
+        return candidate.key not in {one.key for one in self.tried or ()} if self._has_ended else late
 
     def _best(self) -> list[Candidate]:
         """Return the settings that are measured again before the finalists are chosen."""
@@ -329,7 +195,7 @@ class _Search:
         """
         firsts = map(self.result_of, self._finalists(self.tried or ())[:1])
         replaced = any(first and not first.speed for first in firsts)
-        if not self.goal.objective.by_speed or len(ranked) < 2 or (self.tried is not None and not replaced):
+        if not self.goal.objective.by_speed or len(ranked) < 2 or (self._has_ended and not replaced):
             return 2
         return 1 if math.log(self._speed(ranked[0]) / self._speed(ranked[1])) > DOUBT else 2
 
@@ -436,22 +302,25 @@ class _Search:
 
         All have the fastest size that memory holds for most workers.
         """
-        goal = self.goal
-        alone = [(self._size(one), one, result) for one, result in self._good(MEMORY)]
-        held = {size: self._most_workers(size) for size, *_ in alone}
-        enough = min(goal.workers, max(held.values()))
-        usable = [row for row in alone if held[row[0]] >= enough]
-        fast = (1 - goal.gain) * max(result.speed for *_, result in usable)
-        size, last, one = next(row for row in usable if row[2].speed >= fast)
-        self.limit, self.why = "cores", f"there is one worker: {goal.limited_by}"
-        limit, why = _bottleneck(one, "one worker suffices")
+        goal, base = self.goal, self._base()
+        self._limited("cores", f"there is one worker: {goal.limited_by}")
+        limit, why = _bottleneck(base.result, "one worker suffices")
         if goal.fills_gpu and limit == "GPU":
-            self.limit, self.why = limit, why
+            self._limited(limit, why)
             return
-        steps = [*dict.fromkeys(min(workers, held[size]) for workers in goal.steps if held[size] > 1)]
-        if held[size] < goal.workers:
-            self.limit, self.why = "memory", f"memory holds {held[size]} workers at {goal.size_knob} {size:,}"
-        self._add_steps(steps, last)
+        steps = [*dict.fromkeys(min(workers, base.held) for workers in goal.steps if base.held > 1)]
+        if base.held < goal.workers:
+            size = f"{goal.size_knob} {self._size(base.candidate):,}"
+            self._limited("memory", f"memory holds {base.held} workers at {size}")
+        self._add_steps(steps, base.candidate)
+
+    def _base(self) -> _Alone:
+        goal, good = self.goal, self._good(MEMORY)
+        alone = [_Alone(one, result, self._most_workers(self._size(one))) for one, result in good]
+        enough = min(goal.workers, max(row.held for row in alone))
+        usable = [row for row in alone if row.held >= enough]
+        fast = (1 - goal.gain) * max(row.result.speed for row in usable)
+        return next(row for row in usable if row.result.speed >= fast)
 
     def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
         """Measure more workers than those of the last candidate, while each step gains enough."""
@@ -464,16 +333,16 @@ class _Search:
             times = self._times(candidate, last)
             step = _times_as_fast(workers, self._speed(candidate), last.workers, self._speed(last))
             if times < 1 + goal.gain:
-                self.limit, self.why = _bottleneck(result, step)
+                self._limited(*_bottleneck(result, step))
                 return
             if workers == goal.workers:
-                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
+                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
             last = candidate
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | None:
         """Return the result of a number of workers; ``None``, with the limit, if it has no speed."""
         if self._late(candidate):
-            self.limit, self.why = "time", "the budget ended before all numbers of workers were tried"
+            self._limited("time", "the budget ended before all numbers of workers were tried")
             return None
         result = self._try(candidate)
         if result.speed:
@@ -482,9 +351,9 @@ class _Search:
         return None
 
     def _fails(self, candidate: Candidate, result: MeasuredCandidate) -> None:
-        self.limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
+        limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
         without = ", without their shortcuts" if result.refused else ""
-        self.why = f"{candidate.workers} workers ended as {result.outcome}{without}"
+        self._limited(limit, f"{candidate.workers} workers ended as {result.outcome}{without}")
 
     def _times(self, candidate: Candidate, before: Candidate) -> float:
         """Return the speed of a step over that of the setting before.
@@ -554,6 +423,27 @@ class _Search:
 
     # -- finalists
 
+    def _choose(self) -> tuple[list[dict[str, knobs.Value]], int]:
+        """Return the settings that may be finalists, the best first, and how many of them run."""
+        ranked = self._ranked()
+        number = self._number_of_finalists(ranked)
+        if self._has_ended:
+            ranked = self._finalists(self.tried or ())
+        settings = [whole(one.params) for one in ranked]
+        return list({key_of(setting): setting for setting in settings}.values()), number
+
+    def _prove_or_fewer(
+        self, settings: Sequence[Mapping[str, knobs.Value]], number: int
+    ) -> Sequence[Mapping[str, knobs.Value]]:
+        """Measure finalists, with fewer workers while all fail; return those that ran last."""
+        failed = self._prove(settings[:number])
+        if failed and (self._has_ended or self._left_s() > 0):
+            # what the search held may not hold on more of the text
+            fewer = [one for one in settings if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
+            if fewer:
+                return self._prove_or_fewer(fewer, number)
+        return settings[:number]
+
     def _ranked(self) -> list[Candidate]:
         """Return the settings of the search that keep the constraints, the best by the objective first."""
         objective, ranked = self.goal.objective, list[tuple[float, float, Candidate]]()
@@ -575,10 +465,10 @@ class _Search:
         goal = self.goal
         if not finalists and self._skips(Candidate(goal.loop, FINAL)):
             return None
-        known = [one for one, _ in self.results] if self.tried is None else self.tried
+        known = self.tried or () if self._has_ended else [one for one, _ in self.results]
         finals = [one.params for one in known if one.phase == FINAL]
         parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
-        of_loop, every = self._final_parts(finalists) if self.tried is None else (1, 1)
+        of_loop, every = (1, 1) if self._has_ended else self._final_parts(finalists)
         planned = [(goal.loop, of_loop), *((row, every) for row in finalists)]
         rows = [part(row, parts.get(key_of(row), own)) for row, own in planned]
         self._repeat_finals(rows)
@@ -651,7 +541,7 @@ class _Search:
     def _whole_s(self) -> dict[Key, float]:
         """Return how long each setting takes for the whole text."""
         good = self._good(MEMORY, SEARCH)
-        return {key_of(whole(one.params)): _whole_s(one, result) for one, result in good}
+        return {key_of(whole(one.params)): _scaled_s(one, result) for one, result in good}
 
     def _left_s(self) -> float:
         return self.goal.budget_s * (1 - self.between) - sum(result.held_s for _, result in self.results)
@@ -661,6 +551,7 @@ class _ShortSearch(_Search):
     """A search with time for few starts of processes, which take longer than the work.
 
     It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
+    A subclass has what depends on whether one worker may fill the GPU.
     """
 
     between = 0.03
@@ -677,40 +568,15 @@ class _ShortSearch(_Search):
         return 1 if self.goal.objective.by_speed else 2
 
     def _size_may_help(self, candidate: Candidate) -> bool:
-        """Two sizes are enough, unless an encoder's last one is 1.2 times as fast as those before."""
         speeds = [result.speed for _, result in self._good(MEMORY)]
-        faster = self.goal.fills_gpu and bool(speeds) and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
-        return not speeds or ((len(speeds) == 1 or faster) and not self._late(candidate))
+        return not speeds or (self._needs_size(speeds) and not self._late(candidate))
 
-    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
-        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
-        if self.goal.fills_gpu:
-            super()._add_steps(steps, last)
-            return
-        goal, alone, found = self.goal, self._speed(last), list[tuple[int, MeasuredCandidate]]()
-        for workers in reversed(steps):
-            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
-            if workers * alone < fastest:
-                return
-            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
-            result = self._step(candidate)
-            if not result and self.limit == "memory":
-                continue
-            if not result or result.speed < fastest:
-                return
-            if found:
-                more, slower = found[-1]
-                step = _times_as_fast(more, slower.speed, workers, result.speed)
-                self.limit, self.why = _bottleneck(slower, step)
-            elif workers == goal.workers:
-                step = _times_as_fast(workers, result.speed, 1, alone)
-                self.limit, self.why = "cores", f"{step}, and there are no more workers: {goal.limited_by}"
-                if result.speed < (1 + goal.gain) * alone:
-                    self.limit, self.why = _bottleneck(result, step)
-            found.append((workers, result))
+    def _needs_size(self, speeds: Sequence[float]) -> bool:
+        """Return whether to try another size after those with these speeds: two are enough."""
+        return len(speeds) == 1
 
     def _search_every(self, workers: int) -> int:
-        alone_s = min(_whole_s(one, result) for one, result in self._good(MEMORY))
+        alone_s = min(_scaled_s(one, result) for one, result in self._good(MEMORY))
         most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
         return min(super()._search_every(workers), most)
 
@@ -720,16 +586,17 @@ class _ShortSearch(_Search):
     def _late(self, candidate: Candidate) -> bool:
         """Return whether the time left is needed for the fewest repeats."""
         goal = self.goal
-        if self.tried is not None:
+        if self._has_ended:
             return self._skips(candidate)
         last, result = self.results[-1]
         stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
         fresh_s, stood_s = self._starts_s()
         next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * goal.budget_s)
-        first = candidate.phase == SEARCH and not goal.fills_gpu and not self._good(SEARCH)
-        loop_s = (LEAST_PART if first else LOOP_PART) * goal.budget_s  # without more workers all is in vain
-        finals_s = self._finals_s(loop_s) + goal.fills_gpu * fresh_s
-        return self._left_s() < next_s + finals_s
+        return self._left_s() < next_s + self._kept_s(candidate)
+
+    def _kept_s(self, _: Candidate) -> float:
+        """Return how much time is kept for the finals while a candidate is measured."""
+        return self._finals_s(LOOP_PART * self.goal.budget_s)
 
     def _starts_s(self) -> tuple[float, float]:
         """Return how long a try takes to start, and one whose processes stand."""
@@ -742,9 +609,12 @@ class _ShortSearch(_Search):
     def _finals_s(self, loop_s: float) -> float:
         """Return how long the fewest repeats take, each with so much work of the plain loop."""
         fresh_s, stood_s = self._starts_s()
-        last_s = self.results[-1][1].work_s if self.goal.fills_gpu else 0.0
-        work_s = loop_s + max(FINAL_PART * self.goal.budget_s, last_s)
+        work_s = loop_s + self._finalist_s()
         return 2 * fresh_s + self.goal.fewest * (stood_s + work_s)
+
+    def _finalist_s(self) -> float:
+        """Return how long a finalist works at least."""
+        return FINAL_PART * self.goal.budget_s
 
     def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
         """Measure the first rows, whose processes may stand, then the last often, then the first again.
@@ -752,8 +622,6 @@ class _ShortSearch(_Search):
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
         end by time alone; what is left after that is the last row's.
         """
-        if not self.goal.fills_gpu:
-            rows = rows[::-1]
         *first, last = [[Candidate(row, FINAL, n + 1) for n in range(self.goal.most_repeats)] for row in rows]
         held_s = [self._try(repeats[0]).held_s for repeats in first]
         if self._failed_final(rows):
@@ -780,13 +648,14 @@ class _ShortSearch(_Search):
                 return
 
     def _final_parts(self, finalists: Sequence[Mapping[str, knobs.Value]]) -> tuple[int, int]:
+        """Return the parts for the shares of the budget that the loop and a finalist have.
+
+        By another objective than speed both work on the same part.
+        """
         goal, budget_s, whole_s = self.goal, self.goal.budget_s, self._whole_s()
-        finals_s, loop_s = [whole_s[key_of(row)] for row in finalists], LOOP_TIMES * max(whole_s.values())
-        least_s = self._finals_s(0.0)
-        items = max(result.speed * _whole_s(one, result) for one, result in self._good(MEMORY))
-        if goal.fills_gpu:  # a small part shows how long an encoder's loop takes
-            probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
-            loop_s = _whole_s(probe, self._try(probe)) or loop_s
+        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], self._finals_s(0.0)
+        items = max(result.speed * _scaled_s(one, result) for one, result in self._good(MEMORY))
+        loop_s = self._loop_s(items)
         room_s = (self._left_s() / LONGER - least_s) / goal.fewest
         batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
         most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
@@ -794,8 +663,73 @@ class _ShortSearch(_Search):
         every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
 
+    def _loop_s(self, _: float) -> float:
+        """Return how long the plain loop takes for a text of so many items."""
+        return LOOP_TIMES * max(self._whole_s().values())
 
-def _whole_s(candidate: Candidate, result: MeasuredCandidate) -> float:
+
+class _WorkersSearch(_ShortSearch):
+    """A short search whose speed comes from many workers."""
+
+    def _add_steps(self, steps: Sequence[int], last: Candidate) -> None:
+        """Measure the most workers, and fewer while these may be faster: each adds at most what one has."""
+        goal, alone, found = self.goal, self._speed(last), list[tuple[int, MeasuredCandidate]]()
+        for workers in reversed(steps):
+            fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
+            if workers * alone < fastest:
+                return
+            candidate = Candidate(self._shared(self._size(last), workers), SEARCH)
+            result = self._step(candidate)
+            if not result and self.limit == "memory":
+                continue
+            if not result or result.speed < fastest:
+                return
+            if found:
+                more, slower = found[-1]
+                step = _times_as_fast(more, slower.speed, workers, result.speed)
+                self._limited(*_bottleneck(slower, step))
+            elif workers == goal.workers:
+                step = _times_as_fast(workers, result.speed, 1, alone)
+                self._limited("cores", f"{step}, and there are no more workers: {goal.limited_by}")
+                if result.speed < (1 + goal.gain) * alone:
+                    self._limited(*_bottleneck(result, step))
+            found.append((workers, result))
+
+    def _kept_s(self, candidate: Candidate) -> float:
+        if candidate.phase == SEARCH and not self._good(SEARCH):  # without more workers all is in vain
+            return self._finals_s(LEAST_PART * self.goal.budget_s)
+        return super()._kept_s(candidate)
+
+    def _repeat_finals(self, rows: Sequence[Mapping[str, knobs.Value]]) -> None:
+        super()._repeat_finals(rows[::-1])  # the finalist's processes may stand
+
+
+class _EncoderSearch(_ShortSearch):
+    """A short search in which one worker may fill the GPU, so that workers are doubled as in a long one."""
+
+    def _needs_size(self, speeds: Sequence[float]) -> bool:
+        return super()._needs_size(speeds) or speeds[-1] >= 1.2 * max(speeds[:-1])
+
+    def _kept_s(self, candidate: Candidate) -> float:
+        return super()._kept_s(candidate) + self._starts_s()[0]  # of the small part of the plain loop
+
+    def _finalist_s(self) -> float:
+        return max(super()._finalist_s(), self.results[-1][1].work_s)
+
+    def _loop_s(self, items: float) -> float:
+        """Return that time as a small part of the text shows it, if it can."""
+        assumed_s = super()._loop_s(items)
+        probe = Candidate(part(self.goal.loop, max(1, round(items / PROBE))), SEARCH)
+        return _scaled_s(probe, self._try(probe)) or assumed_s
+
+
+def _why_none(finals: Finals) -> str:
+    if reason := next(filter(None, map(finals.broken, finals.speeds)), ""):
+        return f"neither the plain loop nor another setting keeps the constraints: {reason}"
+    return "the plain loop did not succeed, and no other setting keeps the constraints"
+
+
+def _scaled_s(candidate: Candidate, result: MeasuredCandidate) -> float:
     """Return how long the whole text takes, by the work of a point on its part."""
     return result.work_s * knobs.numbers(candidate.params).get(knobs.EVERY, 1)
 

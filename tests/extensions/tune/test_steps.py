@@ -30,6 +30,7 @@ from jobkit.core.knobs import (
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.extensions.tune.goal import TuneGoal, whole
 from jobkit.extensions.tune.job import Node, largest_node, tuned
 from jobkit.extensions.tune.steps import (
     FINAL,
@@ -38,9 +39,7 @@ from jobkit.extensions.tune.steps import (
     Candidate,
     MeasuredCandidate,
     TuneAnswer,
-    TuneGoal,
     propose,
-    whole,
 )
 from jobkit.schedulers.survey import Nodes, Queue, Survey
 from jobkit.spec.site import load_site
