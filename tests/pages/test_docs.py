@@ -43,7 +43,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *LESSON.glob("*.md"), ROOT / "tests" / "data" / "README.md"]
 )
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-MOST_WORDS = 56_481
+MOST_WORDS = 56_459
 FENCE = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 RESERVED = "reserved: nothing in this version sets it"
 
