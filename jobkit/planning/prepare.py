@@ -329,7 +329,7 @@ def read_named(path: Path, options: Options, *, fetch: bool, say: Say) -> NamedS
         "template": lookup.template,
         "after": list(map(resolved, spec.after)),
         "environment": spec.environment.of_folder(path.parent),
-        "queries": queries_of(lookup.files),
+        "queries": queries_of(lookup.files) if workload.pairs else None,
         **offered(spec, workload.knobs),
     }
     if workload.unseen:
@@ -587,13 +587,12 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
     """Warn of points that run again where a sweep would be refused for its torch, or a file has changed."""
     points = list(points)
     if points and points[0].files and names_file(points[0].workload):
-        name, folder = points[0].workload, points[0].workload_folder
-        try:
-            same = file_ref(name, folder).sha256 == points[0].files[0].sha256
-        except JobkitError:
-            same = False
-        if not same:
-            path = source_path(name, folder)
+        function, *others = points[0].files
+        original = source_path(points[0].workload, points[0].workload_folder)
+        for path, file in ((original, function), *((one.path, one) for one in others)):
+            with contextlib.suppress(OSError):
+                if digest(Path(path))[0] == file.sha256:
+                    continue
             say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
             say("  to run the changed file, start a new sweep")
     if not any(point.device == "cuda" and point.model for point in points):

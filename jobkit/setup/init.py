@@ -450,13 +450,21 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
     given = f" --scheduler {scheduler}" * (scheduler != "auto")
     given += f" --site-file {shell_quote(site)}" if site else ""
     wanted = [plan.site_file if plan.write_site else None, plan.spec_file]
-    if there := [str(path) for path in wanted if path is not None and path.exists()]:
-        alone = f"jobkit init {shell_quote(folder)} --only spec{given}, or jobkit init --only site{given}"
-        raise JobkitError(
-            f"nothing was written, for there is already {' and '.join(there)}",
-            hint=f"to write one file alone: {alone}; to write others: jobkit init ANOTHER-FOLDER "
-            f"--site-file FILE; to start again, move away: {' '.join(there)}",
-        )
+    there = [path for path in wanted if path is not None and path.exists()]
+    old_site, old_spec = (path in there for path in wanted)
+    hints = []
+    if old_site and plan.spec_file and not old_spec:
+        hints.append(f"to write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}")
+    if old_spec and plan.write_site and not old_site:
+        hints.append(f"to write the site file alone: jobkit init --only site{given}")
+    if old_site:
+        hints.append("for another site file, use --site-file FILE")
+    if old_spec:
+        hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
+    if there:
+        hints.append(f"to start again, move away: {' '.join(map(str, there))}")
+        message = f"nothing was written, for there is already {' and '.join(map(str, there))}"
+        raise JobkitError(message, hint="; ".join(hints))
     return plan
 
 

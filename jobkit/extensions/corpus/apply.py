@@ -287,7 +287,7 @@ def go_on(
     known = {source.name for source in before.sources}
     new = [source for source in corpus.sources if source.name not in known]
     names = format_list([source.name for source in new])
-    found = [*_corpus_differences(before, corpus), *_differing(_facts(points[0]), _facts(setting.point))]
+    found = [*_corpus_differences(before, corpus), *_setting_differences(points[0], setting.point)]
     if found or (new and pieces is None):
         raise _refusal(out, found, names)
     so = f"adds {format_count(len(new), 'new file')}: {names}" if new else "goes on with that plan"
@@ -357,12 +357,17 @@ def _read_as(corpus: Corpus) -> dict[str, str]:
     }
 
 
+def _setting_differences(before: Point, now: Point) -> Iterator[str]:
+    if before.params != now.params:
+        yield f"setting: {format_setting(before.params)} there, {format_setting(now.params)} now"
+    yield from _differing(*map(_facts, (before, now)))
+
+
 def _facts(point: Point) -> dict[str, str]:
-    """Return what a setting consists of, the identity of a shard aside."""
+    """Return what a point consists of, its setting and the identity of a shard aside."""
     options = point.model.options if point.model else {}
     knobs = ("workload", *TIMING, *OFFERED, "trim", "nan", "allocator", "workload_folder")
     return {
-        "setting": format_setting(point.params),
         "model": point.model.fingerprint[:12] if point.model else "none",
         **{name: repr(options[name]) if name in options else "none" for name in MODEL_OPTIONS},
         **{file.name: f"SHA-256 {file.sha256[:12]}" for file in point.files},
