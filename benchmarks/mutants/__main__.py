@@ -36,7 +36,7 @@ PYTEST = (
     "loadgroup",
 )
 MOST_TESTS = 150
-HUNK = re.compile(r"^@@ -(\d+)")
+HUNK = re.compile(r"^@@.*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,20 @@ class Mutant:
 def read(path: Path) -> Mutant:
     """Read a patch: its head is text, and the changed lines are those that it removes or follows."""
     head, _, diff = path.read_text(encoding="utf-8").partition("\ndiff --git ")
-    lines: dict[str, set[int]] = {}
-    number, file = 0, ""
-    for line in diff.splitlines():
-        if line.startswith("--- a/"):
-            file = line.removeprefix("--- a/")
-        elif match := HUNK.match(line):
-            number = int(match[1])
-        elif file and line[:1] in {"-", "+"} and not line.startswith("+++"):
-            lines.setdefault(file, set()).add(number)
-            number += line.startswith("-")
-        else:
-            number += 1
+    (file,) = re.findall(r"^--- a/(\S+)$", diff, re.MULTILINE)
+    now, changed = (ROOT / file).read_text(encoding="utf-8"), set[int]()
+    for hunk in HUNK.split(diff)[1:]:
+        lines = hunk.splitlines()
+        before = "\n".join(line[1:] for line in lines if line[:1] != "+")
+        number = now[: now.index(before)].count("\n") + 1  # it may have moved since the patch was made
+        for line in lines:
+            if line[:1] in {"-", "+"}:
+                changed.add(number)
+            number += line[:1] != "+"
     words = [line.partition(": ") for line in head.splitlines()]
     also = tuple(test for name, _, rest in words if name == "Also" for test in rest.split())
     (fault,) = (rest for name, _, rest in words if name == "Fault")
-    return Mutant(path, fault, also, {file: frozenset(found) for file, found in lines.items()})
+    return Mutant(path, fault, also, {file: frozenset(changed)})
 
 
 def copy(folder: Path) -> None:
