@@ -171,7 +171,7 @@ class Run(Results):
         asked, site = material.resources, material.site
 
         def queues() -> RequestedQueues | None:
-            from jobkit.setup.init import asked_queues  # only a long request asks for limits
+            from jobkit.setup.ask import asked_queues  # only a long request asks for limits
 
             return asked_queues(asked, site) if asked and site else None
 

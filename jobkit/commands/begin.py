@@ -171,7 +171,7 @@ def _refuse_no_spec(word: str) -> None:
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor
-    from jobkit.setup.init import ask_site
+    from jobkit.setup.ask import ask_site
 
     yield from (before := list(doctor.under(doctor.HERE, doctor.opening(case))))
     survey = ask_site(case.scheduler)

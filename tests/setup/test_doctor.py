@@ -15,9 +15,9 @@ from jobkit.launch import helper_job
 from jobkit.planning.prepare import Options
 from jobkit.schedulers.survey import Survey
 from jobkit.setup import doctor
+from jobkit.setup.ask import ask_site
 from jobkit.setup.doctor import Case, inputs_of, open_case, with_gpus
 from jobkit.setup.findings import Finding, Status, missing
-from jobkit.setup.init import ask_site
 from tests.fakes.cluster import FakeCluster
 from tests.support.surveys import survey_of
 from tests.whole.test_environments import FAKES

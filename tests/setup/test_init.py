@@ -17,7 +17,9 @@ from jobkit.core.units import GIB
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init import SPEC_NAME, InitFiles, ask_site, begin, choose, plan_for, site_text, spec_text
+from jobkit.setup.ask import ask_site
+from jobkit.setup.first_files import SPEC_NAME, InitFiles, choose, site_text, spec_text
+from jobkit.setup.init import begin, plan_for
 from jobkit.spec.site import Site, directives, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.fakes.cluster import FakeCluster
@@ -138,7 +140,7 @@ def test_after_a_command_that_hangs_no_other_is_asked(
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n{hangs}\n', encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 2.0)
+    monkeypatch.setattr("jobkit.setup.ask.TIMEOUT_S", 2.0)
     began = time.monotonic()
     said = ask_site(by_name("slurm"))
 

@@ -73,7 +73,7 @@ class AppliedSetting(Promise):
 
     def longest_walltime(self) -> float | None:
         """Return the walltime that its queue allows, in seconds; ``None`` if no limit is known."""
-        from jobkit.setup.init import asked_queues  # here: only a plan for a cluster asks for it
+        from jobkit.setup.ask import asked_queues  # here: only a plan for a cluster asks for it
 
         asked = asked_queues(self.spec.resources, self.site)
         return asked.longest_s if asked else None

@@ -249,9 +249,7 @@ def prepare_search(path: Path | str, options: Options, *, build: bool, say: Say)
     named.spec.refuse_command("jobkit tune")
     node = None
     if not runs_here(named.site.scheduler):
-        from jobkit.setup.init import (
-            ask_site,  # here: no other step of a search asks a scheduler for its site
-        )
+        from jobkit.setup.ask import ask_site  # here: no other step asks a scheduler for its site
 
         node = largest_node(ask_site(by_name(named.site.scheduler)), named.spec, named.site)
     lengths = lengths_of(named, say)

@@ -109,11 +109,15 @@ class SentenceCut:
             return cut_by_budget(columns, self.budget)
         return [min(self.size, len(columns) - at) for at in range(0, len(columns), self.size)]
 
+    def sizes_of(self, sentences: Iterable[Any]) -> list[int]:
+        """Return how many of some arranged sentences each batch holds."""
+        return self.sizes([*map(columns_of, sentences)])
+
     def batches(self, sentences: Iterable[Any]) -> list[list[Any]]:
         """Return the batches of a call."""
         ordered = self.arranged(sentences)
         left = iter(ordered)
-        return [list(islice(left, size)) for size in self.sizes([*map(columns_of, ordered)])]
+        return [list(islice(left, size)) for size in self.sizes_of(ordered)]
 
 
 class StanzaNer:

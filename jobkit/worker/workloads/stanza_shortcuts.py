@@ -43,8 +43,6 @@ from stanza.pipeline.ner_processor import NERProcessor
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from jobkit.worker.workloads.stanza_ner import columns_of
-
 # -- the tagger, with batches that jobkit cuts
 
 
@@ -104,7 +102,7 @@ class Tagger(NERProcessor):  # type: ignore[misc]  # Stanza is untyped
 
     def tag(self, document: Any) -> None:  # noqa: ANN401 - Stanza is untyped
         """Attach a tag to every token of a document; where several models disagree, the first one counts."""
-        found = self.predictions(document, self.cut.sizes([*map(columns_of, document.sentences)]))
+        found = self.predictions(document, self.cut.sizes_of(document.sentences))
         merged = [merge_tags(*tags) for tags in zip(*found, strict=True)]
         document.set([NER], [tag for tags in merged for tag in tags], to_token=True)
         all_tags = [tags for rows in zip(*found, strict=True) for tags in zip(*rows, strict=True)]
