@@ -54,8 +54,8 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             message = f"the run works as {who}, which jobkit cannot reach from here"
             raise UnknownError(message, hint=hint)
         refuse_silent(run, "nothing was cancelled")
-        plan = plan_of(run, named, kept, whole=whole)
         strays = _cancel_strays(run_dir) if whole else 0
+        plan = plan_of(run, named, kept, whole=whole)
         for line in (f"{run.title} was: {status.count_by_state(run)}", *plan.lines):
             note(line)
         if plan.parts:
@@ -135,7 +135,7 @@ def plan_of(run: RunStatus, named: Sequence[str], kept: Sequence[str], *, whole:
     parts = []
     if whole:  # also what the queue holds of a point that was submitted again since
         parts = _followers(run)
-        tasks += run.queued.keys() - ending
+        tasks += [task for task in run.queued if task not in ending]
     first = [job for job, _ in parts]
     parts += [(job, numbers) for job, numbers in run.by_job(tasks) if job not in first]
     others = [job for job, _ in parts if (job.scheduler, job.job.id) in run.foreign]
@@ -169,12 +169,12 @@ def _refuse_shared(run: RunStatus, points: Sequence[PointStatus], others: Sequen
 
 def _followers(run: RunStatus) -> list[tuple[Submission, tuple[int, ...]]]:
     """Return the jobs that wait for others, or add points, and are not known to have ended."""
-    finished = run.kind.finished(run.folder)
-    return [
-        (job, (job.first,))
-        for job, queued in (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:])
-        if queued or not (status.first_task(job) in run.ended or (job.role in ADDERS and finished))
-    ]
+    jobs = (*status.followers(run, Role.FOLLOW), *status.followers(run, *ADDERS)[-1:])
+
+    def ended(job: Submission) -> bool:
+        return status.first_task(job) in run.ended or (job.role in ADDERS and run.kind.finished(run.folder))
+
+    return [(job, (job.first,)) for job, queued in jobs if queued or not ended(job)]
 
 
 def _carry_out(plan: Plan, run_dir: Path, *, whole: bool) -> None:

@@ -83,7 +83,8 @@ def spent_and_open(run_dir: Path, spec: SweepSpec) -> tuple[float, float]:
                 continue
             most_s = walltimes_s.get(tried.task, spec.resources.walltime)
             took_s = task_s(tried)
-            if not tried.number and tried.outcome in {Outcome.CANCELLED, Outcome.STOPPED}:
+            ended_by_hand = tried.outcome in {Outcome.CANCELLED, Outcome.STOPPED}
+            if not tried.number and (ended_by_hand or not tried.alone):
                 took_s = took_s or 0.0  # it never began
             if tried.outcome is None:
                 open_s += gpus * most_s

@@ -386,7 +386,8 @@ def _not_here(
         return NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
     looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
-    other = f"   ({source.instead})" if has_stand_in else f"; only {LANGUAGE} has a {STAND_IN}"
+    other = f"; only {LANGUAGE} has a {STAND_IN}" if source is OF_STANZA else "   (or: `model.path`)"
+    other = f"   ({source.instead})" if has_stand_in else other
     return NotFoundError(message, hint=f"{fetch_command(workload, name)}{other}")
 
 

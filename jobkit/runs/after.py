@@ -154,11 +154,13 @@ def _past(scheduler: Scheduler, jobs: tuple[str, ...]) -> list[PastJob] | None:
         past = past_of(scheduler.NAME)
     except JobkitError:
         return None
-    env, argvs = query_environment(scheduler), past.argvs(Whose(ids=jobs), (), "")
-    answers = [shell.run(argv, env=env, timeout_s=TIMEOUT_S) for argv in argvs]
-    if any(map(past.refusal, answers)):
-        return None
-    return [job for answer in answers for job in past.read(answer.stdout.splitlines(), "")]
+    found: list[PastJob] = []
+    for argv in past.argvs(Whose(ids=jobs), (), ""):
+        answer = shell.run(argv, env=query_environment(scheduler), timeout_s=TIMEOUT_S)
+        if past.refusal(answer):
+            return None  # the next would be silent as long
+        found += past.read(answer.stdout.splitlines(), "")
+    return found
 
 
 def settled(words: Sequence[str], scheduler: Scheduler, patience_s: Mapping[Stands, float]) -> list[Parent]:

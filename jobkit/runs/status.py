@@ -392,7 +392,7 @@ class PointStatus(PointResult):
         if self.standing is not PointStanding.RUNNING:
             return elapsed_s(self.verdict) if self.standing in ENDINGS else None
         queued = self.queued
-        if queued is None or not queued.task or not self.verdict.alone:
+        if queued is None or not queued.task or not self.verdict.alone or self.verdict.by_hand:
             begin = next((tried.begin for tried in self.tries), None)
             began = moment(begin.at) if begin else None
         elif queued.elapsed_s is not None:

@@ -129,7 +129,7 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     except JobkitError as error:
         return lacks("model", error.message, error.hint)
     if not found.stand_in:
-        return fine("model", f"{name} at {found.path}")
+        return fine("model", f"{found.name} at {found.path}")
     built = "will be built by the sweep" if found.fingerprint == models.NOT_BUILT else "is"
     kind = f"{found.size} stand-in{f' ({found.caveat})' if found.architecture else ''}"
     message = f"{name} is not here; the {kind} {built} at {found.path}"

@@ -68,6 +68,8 @@ class Stream:
             block = next(self._blocks, None)
             if block is None:
                 return b""
+            if 0 < len(block) <= size:
+                return block
             self._ready = memoryview(block)
         out, self._ready = bytes(self._ready[:size]), self._ready[size:]
         return out
@@ -127,8 +129,9 @@ def _library(compression: str) -> tuple[Callable[[], Any], type[Exception], tupl
 def _decoded(raw: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Yield what is in another encoding as UTF-8."""
     decoder, place, data = codecs.getincrementaldecoder(encoding)(), 0, b" "
+    stream = Stream(raw)  # a block of an archive may be far larger than what is decoded at once
     while data:
-        data = next(raw, b"")
+        data = stream.read(_READ_BYTES)
         held = len(decoder.getstate()[0])
         try:
             yield decoder.decode(data, not data).encode()
