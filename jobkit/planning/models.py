@@ -386,8 +386,11 @@ def _not_here(
         return NotFoundError(absent.message, hint=absent.hint)  # fetching needs it too
     looked = "; ".join(f"{place} ({source.lacks(place, name)})" for place in places)
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
-    other = f"; only {LANGUAGE} has a {STAND_IN}" if source is OF_STANZA else "   (or: `model.path`)"
-    other = f"   ({source.instead})" if has_stand_in else other
+    other = "   (or: `model.path`)"
+    if has_stand_in:
+        other = f"   ({source.instead})"
+    elif source is OF_STANZA:
+        other = f"; only {LANGUAGE} has a {STAND_IN}"
     return NotFoundError(message, hint=f"{fetch_command(workload, name)}{other}")
 
 

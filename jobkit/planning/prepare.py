@@ -457,11 +457,12 @@ class _Lookup:
                     document.add(("sweep", *loc), what, on_key=True)
 
     def _look_up_queries(self, document: YamlDocument) -> None:
-        name, pairs = document.data.get("queries"), bool(self.traits and self.traits.pairs)
-        if self.traits and pairs != (name is not None):
-            what = f"the first parameter of {'its' if pairs else 'no'} function is {PAIRS}"
-            need = "so the spec needs `queries: FILE`" if pairs else "so `queries` means nothing"
-            document.add(("workload",), f"{what}, {need}")
+        name = document.data.get("queries")
+        if self.traits and self.traits.pairs and name is None:
+            document.add(("workload",), "the function takes pairs, so the spec needs `queries: FILE`")
+        elif self.traits and not self.traits.pairs and name is not None:
+            what = f"only a function whose first parameter is `{PAIRS}` takes queries"
+            document.add(("queries",), what, on_key=True)
         if isinstance(name, str):
             path = Path(os.path.abspath(self.path.parent / os.path.expanduser(name)))  # noqa: PTH100, PTH111 - links as they are
             with _faults_of(document, "queries"):

@@ -231,6 +231,10 @@ def test_queries_travel_and_their_rows_are_applied_and_merged(tmp_path: Path) ->
     write_spec(tmp_path, workload="./score.py:score", sweep={"batch_size": [1, 4]})
     done = jobkit("sweep", "spec.yaml", cwd=tmp_path)
     assert "so the spec needs `queries: FILE`" in done.stderr
+    done = jobkit(
+        "sweep", "spec.yaml", "--set", "workload=count", "--set", "queries=questions.txt", cwd=tmp_path
+    )
+    assert "only a function whose first parameter is `pairs` takes queries" in done.stderr
     jobkit("sweep", "spec.yaml", "--set", "queries=questions.txt", cwd=tmp_path)
     (tmp_path / "questions.txt").unlink()
     corpus = ["--corpus", "text.txt", "--out", "out", "--set", "sweep.batch_size=4"]
