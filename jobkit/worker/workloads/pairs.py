@@ -61,7 +61,8 @@ class PairsWorkload(FunctionWorkload):
                 rows.append((paragraph, self.QUERIES[query], *values))
         tokens = [result.tokens for result in results if result.tokens is not None]
         load = max((result.load for result in results), default=0)
-        return Result(rows=tuple(rows), load=load, tokens=sum(tokens) if tokens else None)
+        kept = not results or any(result.rows is not None or result.entities for result in results)
+        return Result(rows=tuple(rows) if kept else None, load=load, tokens=sum(tokens) if tokens else None)
 
     @classmethod
     def _pairs(cls, paragraphs: Sequence[str]) -> list[tuple[str, str]]:

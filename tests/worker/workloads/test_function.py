@@ -217,6 +217,9 @@ def test_pairs_are_each_query_with_each_paragraph(tmp_path: Path) -> None:
     digest = workload.versions()["queries"]
     (tmp_path / "queries.txt").write_text("Who met Ada?", encoding="utf-8")
     assert own.open_workload("./tagger.py:tag", str(tmp_path), str(tmp_path)).versions()["queries"] != digest
+    counting = written(tmp_path, "def tag(pairs):\n    return len(pairs)\n")
+    counted = own.open_workload("./tagger.py:tag", counting, str(tmp_path)).process(TEXT)
+    assert (counted.rows, counted.tokens) == (None, 2), "nothing is kept"
 
 
 @pytest.mark.parametrize(
