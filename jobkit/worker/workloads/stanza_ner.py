@@ -63,6 +63,7 @@ from jobkit.core.knobs import (
 from jobkit.core.records import ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE, Entity, Heavy, Result
+from jobkit.worker.workloads.imports import import_without
 from jobkit.worker.workloads.model import (
     DTYPES,
     PROCESSORS,
@@ -416,18 +417,17 @@ class StanzaNer:
 
 
 def _import_stanza() -> Any:  # noqa: ANN401 - Stanza is untyped
-    """Import Stanza without transformers, a third of its import, which its training alone names.
+    """Import Stanza without transformers, a third of its import, and without the graphs of its parser.
 
     A model that holds a transformer imports it when it is loaded.
     """
     hidden = {"transformers"} - set(sys.modules)
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be imported
     try:
-        import stanza
+        return import_without("stanza", ("networkx", "udtools"))
     finally:
         for name in hidden:
             del sys.modules[name]
-    return stanza
 
 
 def _pipeline(folder: Path, language: str, processors: str, device: str, **more: int) -> Any:  # noqa: ANN401

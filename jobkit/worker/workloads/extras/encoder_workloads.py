@@ -55,6 +55,7 @@ from jobkit.core.records import MODEL_OPTIONS, ModelRef
 from jobkit.worker.paragraphs import cut_by_budget
 from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE, Entity, Heavy, Result
 from jobkit.worker.workloads.extras import token_counts
+from jobkit.worker.workloads.imports import import_without
 from jobkit.worker.workloads.model import (
     DTYPES,
     EMBEDDER_SETTINGS,
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
 
 SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
+EVALUATION = ("scipy", "sklearn")
+"""What the frameworks import to score and to search; pandas comes with it."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 
@@ -343,14 +346,11 @@ class TokenClassification(EncoderWorkload):
     def preload() -> None:
         """Import what loading and tagging import: with the pipeline 1,500 modules."""
         os.environ.setdefault(*SILENT_TOKENIZERS)
-        from transformers import (  # noqa: F401 - imported for its side effect
-            AutoModelForTokenClassification,
-            AutoTokenizer,
-            TokenClassificationPipeline,
-        )
+        import_without("transformers.pipelines", EVALUATION)
 
     def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - transformers is untyped
         """Load tokenizer and model into a pipeline, and return the model."""
+        self.preload()
         import torch
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
@@ -505,8 +505,8 @@ class SentenceEmbedding(EncoderWorkload):
     def preload() -> None:
         """Import what loading and encoding import."""
         os.environ.setdefault(*SILENT_TOKENIZERS)
-        import sentence_transformers  # noqa: F401 - imported for its side effect
-        from transformers import AutoTokenizer  # noqa: F401 - the same
+        import_without("sentence_transformers", EVALUATION)
+        from transformers import AutoTokenizer  # noqa: F401 - imported for its side effect
 
     def open(self, folder: Path, dtype: str) -> Any:  # noqa: ANN401 - the framework is untyped
         """Load the model, and return it."""
@@ -641,10 +641,9 @@ def open_model(folder: Path, device: str, dtype: str, **options: Any) -> Any:  #
     """
     os.environ.setdefault(*SILENT_TOKENIZERS)
     import transformers
-    from sentence_transformers import SentenceTransformer
 
     transformers.utils.logging.disable_progress_bar()
-    model = SentenceTransformer(
+    model = import_without("sentence_transformers", EVALUATION).SentenceTransformer(
         str(folder),
         device=device,
         local_files_only=True,
