@@ -11,11 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.fakes.common.entry import Answer, Refused
-from tests.fakes.common.life import spool
-from tests.fakes.common.model import ENDED, ENDING, PENDING, RUNNING, Job, Task, TaskRun
-from tests.fakes.common.store import Store
-from tests.fakes.common.text import captured, clock_words, iso, numbers, size_bytes
+from tests.fakes.slurm.life import spool
+from tests.fakes.slurm.model import ENDED, ENDING, PENDING, RUNNING, Job, Task, TaskRun
 from tests.fakes.slurm.options import Options, header, parse, sbatch_words, table
 from tests.fakes.slurm.rules import (
     ACCOUNTS,
@@ -30,6 +27,8 @@ from tests.fakes.slurm.rules import (
     memory,
     not_begun,
 )
+from tests.fakes.slurm.store import Store
+from tests.fakes.slurm.text import Answer, Refused, captured, clock_words, iso, numbers, size_bytes
 
 NO_MEMORY = "sbatch: error: Memory specification can not be satisfied\n"
 
@@ -108,7 +107,7 @@ def _take(store: Store, options: Options, script: str, arguments: list[str], clu
         tasks=[Task(number=number) for number in numbers(options["array"].partition("%")[0])],
     )
     for task in job.tasks:
-        store.changed(task, "sacct")
+        store.changed(task)
     state.next_id += 1
     state.jobs.append(job)
 
@@ -446,13 +445,13 @@ def scontrol(store: Store, arguments: list[str]) -> Answer:
     if words == ["show", "config"]:
         return Answer(_config(store))
     if words == ["show", "partition"]:
-        return Answer(captured("slurm", "lab-partitions"))
+        return Answer(captured("lab-partitions"))
     raise Refused(f"the fake has no scontrol {words}\n")
 
 
 def _config(store: Store) -> str:
     """Return what the real scontrol printed, with this cluster's own settings in it."""
-    text = captured("slurm", "config")
+    text = captured("config")
     changed = {
         "ClusterName": store.settings["cluster"],
         "KillWait": f"{store.settings['kill_wait_s']:.0f} sec",
@@ -473,9 +472,9 @@ def sinfo(store: Store, arguments: list[str]) -> Answer:
     if "--version" in arguments:
         return Answer("slurm-wlm 22.05.8\n")
     if "%G" in arguments[-1]:
-        return Answer(captured("slurm", "lab-nodes"))
+        return Answer(captured("lab-nodes"))
     assert arguments[-1] == "%P|%D|%T|%N|%E", "jobkit asks for kinds of nodes, or for states"
-    return Answer(captured("slurm", "sinfo-down").replace("drained", "idle").replace("fan broken", "none"))
+    return Answer(captured("sinfo-down").replace("drained", "idle").replace("fan broken", "none"))
 
 
 def sacctmgr(store: Store, arguments: list[str]) -> Answer:

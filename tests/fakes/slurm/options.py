@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.fakes.common.entry import Refused
+from tests.fakes.slurm.text import Refused
 
 
 class Table(NamedTuple):

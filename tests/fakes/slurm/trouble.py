@@ -6,9 +6,8 @@ came with 23.02: they are those of SLURMCTLD_COMMUNICATIONS_BACKOFF in its slurm
 
 from __future__ import annotations
 
-from tests.fakes.common.entry import Answer
-from tests.fakes.common.store import Store
-from tests.fakes.common.text import captured
+from tests.fakes.slurm.store import Store
+from tests.fakes.slurm.text import Answer, captured
 
 AWAY = "Unable to contact slurm controller (connect failure)"
 BACK_OFF = "Rate limit exceeded, please retry momentarily"
@@ -46,7 +45,7 @@ def refusal(store: Store, command: str, arguments: list[str]) -> Answer | None:
 
 def _accounting(store: Store, command: str) -> Answer | None:
     if store.use("accounting_off"):
-        text = captured("slurm", "sacctmgr-off", "stderr") if command == "sacctmgr" else OFF
+        text = captured("sacctmgr-off", "stderr") if command == "sacctmgr" else OFF
         return Answer("", text, 1)
     if store.use("accounting_down"):
         more = "sacct: error: Problem talking to the database: Connection refused\n"
