@@ -180,24 +180,6 @@ def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halte
     assert run.record(1).signal == "USR1"
 
 
-def test_the_scheduler_kills_sooner_than_the_worker_ends(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: a cancelled job is killed before its worker has ended.
-
-    HOW: real: TERM, which the worker ignores, then kill -9 of the process group.
-    REPORTED: `cancelled` or `timeout`, from the accounting.
-    LOST: nothing that was done before the signal: the script copied it home at once.
-    """
-    run = ScriptRun(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
-    process = halted.start(run)
-    process.send_signal(signal.SIGTERM)
-    wait_until((run.home() / "batches.jsonl").exists)
-    assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    ended(process)
-    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
-    assert not (run.home() / "exit").exists()
-
-
 OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-euc")
 ALONE = "job.sh: this task makes its own copy of the inputs: "
 
