@@ -101,7 +101,6 @@ def observe(folder: Path) -> dict[str, Any]:
     lab = ScenarioLab(folder, name, since.strftime("%Y-%m-%dT%H:%M:%S"))
     seen: dict[str, Any] = {}
     _life(lab, seen)
-    seen["answers"] = {line: shape(lab.run(*line.split()), folder) for line in EXPECTED["answers"]}
     return json.loads(json.dumps(seen))  # type: ignore[no-any-return]  # tuples become lists, as in the file
 
 

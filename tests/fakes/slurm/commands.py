@@ -112,23 +112,9 @@ def _take(store: Store, options: Options, script: str, arguments: list[str], clu
     state.jobs.append(job)
 
 
-NO_CLUSTER = (
-    "{0}: error: No cluster '{1}' known by database.\n"
-    "{0}: error: '{1}' can't be reached now, or it is an invalid entry for --cluster.  "
-    "Use 'sacctmgr list clusters' to see available clusters.\n"
-)
-
-
-def clusters(store: Store, command: str, asked: str) -> list[str]:
+def clusters(store: Store, asked: str) -> list[str]:
     """Return the clusters that are asked, by ``-M``; the one that is always asked is called ````."""
-    own, other = store.settings["cluster"], store.fault("other_cluster")
-    known = {own: "", **({other: other} if other else {})}
-    if asked == "all":
-        return list(known.values())
-    for name in filter(None, asked.split(",")):
-        if name not in known:
-            raise Refused(NO_CLUSTER.format(command, name))
-    return [known[name] for name in asked.split(",")] if asked else [""]
+    return ["" if name == store.settings["cluster"] else name for name in asked.split(",")]
 
 
 class Row:
@@ -235,8 +221,8 @@ LONG_FIELDS: Mapping[str, Callable[[Seen], object]] = {
 
 def squeue(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of squeue."""
-    asked = parse("squeue", arguments, SQUEUE)
-    names = clusters(store, "squeue", asked.get("clusters", ""))
+    asked = parse(arguments, SQUEUE)
+    names = clusters(store, asked.get("clusters", ""))
     if store.use("queue_empty"):
         return Answer()
     layout, found = (
@@ -355,7 +341,7 @@ ACCOUNT_FIELDS: Mapping[str, Callable[[Account], object]] = {
 
 def sacct(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of sacct."""
-    asked = parse("sacct", arguments, SACCT)
+    asked = parse(arguments, SACCT)
     names = asked.get("format", DEFAULT).split(",")
     found = [one for one in _accounts(store, asked) if _matches(store, asked, one)]
     lines = [[str(ACCOUNT_FIELDS[name](one)) for name in names] for one in found]
@@ -363,7 +349,7 @@ def sacct(store: Store, arguments: list[str]) -> Answer:
 
 
 def _accounts(store: Store, asked: Options) -> Iterator[Account]:
-    names = clusters(store, "sacct", asked.get("clusters", asked.get("cluster", "")))
+    names = clusters(store, asked.get("clusters", asked.get("cluster", "")))
     for job in store.state.jobs:
         if job.cluster in names:
             rows = [each for row in account_rows(job) for each in _of_row(store, row)]
@@ -411,8 +397,8 @@ CLUSTERS = table("o:oneliner a:all", "M:clusters cluster")
 
 def scancel(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of scancel."""
-    asked = parse("scancel", arguments, CLUSTERS)
-    names = clusters(store, "scancel", asked.get("clusters", ""))
+    asked = parse(arguments, CLUSTERS)
+    names = clusters(store, asked.get("clusters", ""))
     for job in store.state.jobs:
         if job.cluster in names and not job.replaced:
             _cancel_of(store, asked.rest, job)
@@ -438,7 +424,7 @@ def _tasks(words: list[str], job: Job) -> list[Task]:
 
 def scontrol(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of scontrol."""
-    asked = parse("scontrol", arguments, CLUSTERS)
+    asked = parse(arguments, CLUSTERS)
     words = asked.rest or [""]
     if words == ["ping"]:
         return Answer("Slurmctld(primary) at login is UP\n")
