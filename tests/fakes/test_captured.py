@@ -17,7 +17,6 @@ FAULTS = {
     "squeue-unreachable": "controller_away",
     "sacct-off": "accounting_off",
     "sacctmgr-off": "accounting_off",
-    "sacct-unreachable": "accounting_down",
 }
 STATIC = """sinfo config squeue-unknown refused-partition sacct-unknown submit-parsable test-only-gpus
     test-only-memory test-only-ok test-only-partition test-only-walltime

@@ -26,9 +26,6 @@ DEFAULTS: dict[str, Any] = {
     "cluster": "lab",
     "kill_wait_s": 5.0,
     "requeue_delay_s": 121.0,
-    "min_job_age_s": 300.0,
-    "max_array_size": 10_001,
-    "max_job_count": 20_000,
 }
 """As the practice cluster is set up."""
 
