@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -17,9 +18,9 @@ from typing import Any
 def import_without(framework: str, later: Collection[str]) -> ModuleType:
     """Import a framework; ``later``: packages that it is to import when it uses them.
 
-    A version that uses one of them at once is imported as it is.
+    A version that uses one of them at once is imported as it is. What is not installed stays missing.
     """
-    finder = _Finder(frozenset(later) - set(sys.modules))
+    finder = _Finder({name for name in later if name not in sys.modules and find_spec(name)})
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(framework)
