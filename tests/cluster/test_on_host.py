@@ -211,6 +211,17 @@ def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
     assert (ada.host.counts() - before).logins == 3
 
 
+def test_the_users_own_connection_is_used(ada: Ada) -> None:
+    socket = ada.laptop.folder / "run" / "mine"
+    ada.laptop.config.write_text(f"Host cluster\n    ControlPath {socket}\n" + ada.laptop.config.read_text())
+    opened = ada.laptop.run("ssh", "-M", "-f", "-N", "-oControlPersist=60", "cluster")
+    assert opened.returncode == 0, opened.stderr
+    before = ada.host.counts()
+    assert ada.types("status --list")[0] == 0
+    happened = ada.host.counts() - before
+    assert (happened.logins, happened.sessions) == (0, 2), "one asks whether the other end is there"
+
+
 @pytest.mark.fault
 def test_a_connection_of_the_users_whose_other_end_is_gone_is_not_waited_for(ada: Ada) -> None:
     """FAULT: the laptop slept: `ssh -O check` answers, and nobody else does.
@@ -222,10 +233,6 @@ def test_a_connection_of_the_users_whose_other_end_is_gone_is_not_waited_for(ada
     mine = f"    ControlMaster auto\n    ControlPath {ada.laptop.folder}/run/mine-%C\n    ControlPersist 60\n"
     ada.laptop.config.write_text(f"Host cluster\n{mine}" + ada.laptop.config.read_text())
     assert ada.laptop.run("ssh", "cluster", "true").returncode == 0
-    before = ada.host.counts()
-    assert ada.types("status --list")[0] == 0
-    happened = ada.host.counts() - before
-    assert (happened.logins, happened.sessions) == (0, 2), "one asks whether the other end is there"
     stopped = ada.host.connections()
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
