@@ -96,9 +96,22 @@ class TuneGoal:
         return self.mps
 
     @property
+    def tries_without(self) -> bool:
+        """Whether the best setting is compared without its shortcuts, unless the search is short."""
+        return self.shortcuts and not self.fills_gpu
+
+    @property
     def simpler(self) -> list[str]:
         """What the best setting is compared without, unless the search is short."""
-        return ["MPS"] * self.mps + ["shortcuts"] * (self.shortcuts and not self.fills_gpu)
+        return ["MPS"] * self.mps + ["shortcuts"] * self.tries_without
+
+    @property
+    def cuts_loop(self) -> bool:
+        """Whether the part of the plain loop is cut first, which is so much slower than what has shortcuts.
+
+        Its speed does not depend on how long it works.
+        """
+        return self.shortcuts and self.objective.by_speed
 
     @property
     def fewest(self) -> int:
@@ -130,7 +143,7 @@ class TuneGoal:
     @property
     def most_settings(self) -> int:
         sizes = 2 * len(self.sizes) - 1 if self.workers > 1 else len(self.sizes)
-        without = 0 if self.short else bool(self.steps) * self.mps + (self.shortcuts and not self.fills_gpu)
+        without = 0 if self.short else bool(self.steps) * self.mps + self.tries_without
         return 1 + sizes + len(self.steps) + bool(self.other_order) + without
 
     @property
@@ -149,3 +162,7 @@ def part(params: Mapping[str, knobs.Value], every: int) -> dict[str, knobs.Value
 def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
     """Return a setting on the whole text."""
     return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
+
+
+def without_shortcuts(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
+    return {**params, knobs.SHORTCUTS: knobs.OFF}

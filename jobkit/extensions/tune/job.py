@@ -32,8 +32,8 @@ from jobkit.extensions.tune.goal import (
     plain_loop,
     switches_of,
 )
+from jobkit.extensions.tune.measured import Candidate
 from jobkit.extensions.tune.search import Tuning, first_point, propose_point
-from jobkit.extensions.tune.steps import Candidate
 from jobkit.launch import launch, local
 from jobkit.launch.ceiling import at_most, refuse_above
 from jobkit.launch.job import Job, begin_after, follow_job

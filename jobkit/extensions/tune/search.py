@@ -25,7 +25,7 @@ from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
 from jobkit.extensions.tune.goal import TuneGoal, whole
-from jobkit.extensions.tune.steps import (
+from jobkit.extensions.tune.measured import (
     FINAL,
     MEMORY,
     OUT_OF_MEMORY,
@@ -33,8 +33,8 @@ from jobkit.extensions.tune.steps import (
     Candidate,
     MeasuredCandidate,
     TuneAnswer,
-    propose,
 )
+from jobkit.extensions.tune.steps import propose
 from jobkit.runs import search_loop
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
