@@ -193,9 +193,8 @@ def phase_columns(tuning: Tuning) -> list[Column]:
         cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
         columns.append(Column(knob, cells))
     columns += _figure_columns(settings)
-    objective = tuning.goal.objective
     remarks = [
-        objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
+        tuning.goal.objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
         for setting, (_, results) in zip(settings, rows, strict=True)
     ]
     columns.append(Column("", remarks, left=True))

@@ -27,9 +27,11 @@ def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
 def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]) -> dict[str, knobs.Value]:
     """Return what people run before they tune: one worker, text order, a fixed batch size, no switch on."""
     own: dict[str, knobs.Value] = {knobs.ORDER: "text", knobs.BATCH_SIZE: batch_size, knobs.WORKERS: 1}
-    own |= {knobs.MPS: knobs.OFF} if switches[knobs.MPS] else {}
-    own |= {knobs.THREADS: threads} if threads else {}
-    return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
+    if switches[knobs.MPS]:
+        own[knobs.MPS] = knobs.OFF
+    if threads:
+        own[knobs.THREADS] = threads
+    return without_shortcuts(own) if switches[knobs.SHORTCUTS] else own
 
 
 @keyed
@@ -127,8 +129,8 @@ class TuneGoal:
     @property
     def steps(self) -> list[int]:
         """The numbers of workers that are tried: doubled, and the most."""
-        doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
-        return [*doubled, self.workers] if self.workers > 1 else []
+        doubled = (2**power for power in range(1, self.workers.bit_length()))
+        return sorted({*doubled, self.workers} - {1})
 
     @property
     def wanted(self) -> int:
@@ -137,8 +139,8 @@ class TuneGoal:
 
     @property
     def combinations(self) -> int:
-        shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
-        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
+        orders = 2 if self.padding or self.other_order else 1
+        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + (1 + self.mps) * len(self.steps))
 
     @property
     def most_settings(self) -> int:

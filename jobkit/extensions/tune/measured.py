@@ -1,29 +1,23 @@
-"""What a search proposes, what it has measured so far, and how much time it has left.
-
-Pure, standard library only.
-"""
+"""What a search proposes, what it has measured so far, and its answer. Pure, standard library only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jobkit.answers.setting import Key, key_of
 from jobkit.core import knobs
 from jobkit.core.figures import WORK, Figure, pace
 from jobkit.core.frozen import frozen, keyed
 from jobkit.core.records import Outcome, Record
-from jobkit.extensions.tune.goal import TuneGoal, whole
+from jobkit.extensions.tune.goal import whole
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
 PHASES = (MEMORY, SEARCH, FINAL)
 """The values of `Point.phase`."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
-SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
-"""The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
-the last is the least of the plain loop, whose part is cut first."""
 
 
 @frozen
@@ -78,8 +72,16 @@ class MeasuredCandidate:
 
     def value(self, figure: Figure) -> float | None:
         """Return a figure of the point; the time of the work is scaled to the whole text."""
-        value = self.record.value(figure) if self.record else None
-        return value * self.record.point.every if self.record and value and figure is WORK else value
+        if not self.record:
+            return None
+        value = self.record.value(figure)
+        return value * self.record.point.every if value and figure is WORK else value
+
+    def failure(self, workers: int) -> Limit:
+        """Return what it shows if so many workers failed."""
+        name = "memory" if self.outcome in OUT_OF_MEMORY else "failure"
+        without = ", without their shortcuts" if self.refused else ""
+        return Limit(name, f"{workers} workers ended as {self.outcome}{without}")
 
 
 class Limit(NamedTuple):
@@ -87,13 +89,6 @@ class Limit(NamedTuple):
 
     name: str  # ``cores``, ``GPU``, ``memory``, ``text``, ``time`` or ``failure``
     why: str  # in a sentence without a full stop
-
-
-def limit_of(candidate: Candidate, result: MeasuredCandidate) -> Limit:
-    """Return what a candidate that failed shows."""
-    name = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
-    without = ", without their shortcuts" if result.refused else ""
-    return Limit(name, f"{candidate.workers} workers ended as {result.outcome}{without}")
 
 
 @keyed
@@ -139,6 +134,11 @@ class Measured:
             if result.speed and one.phase in phases and without not in one.params.values()
         ]
 
+    @property
+    def alone(self) -> list[tuple[Candidate, MeasuredCandidate]]:
+        """One worker at each size."""
+        return self.good(MEMORY)
+
     def means(self) -> list[tuple[Candidate, float, list[MeasuredCandidate]]]:
         """Return each setting of the search with its mean speed and its repeats."""
         groups: dict[Key, tuple[Candidate, list[MeasuredCandidate]]] = {}
@@ -164,72 +164,3 @@ class Measured:
             (stood if one.record and one.record.standing else fresh).append(one.start_s)
         # the assumed start of a try whose processes stand, over that of another
         return fmean(fresh), fmean(stood) if stood else 0.25 * fmean(fresh)
-
-
-@dataclass
-class Budget:
-    goal: TuneGoal
-    measured: Measured
-    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
-    # The times of files cannot show it, because a copy of the run folder loses them.
-    tried: Sequence[Candidate] | None
-    between: ClassVar[float] = 0.0  # the share of the budget for the time between points
-
-    @property
-    def has_ended(self) -> bool:
-        return self.tried is not None
-
-    @property
-    def known(self) -> Sequence[Candidate]:
-        """All candidates that were measured, or of a search that goes on those up to now."""
-        return [one for one, _ in self.measured.results] if self.tried is None else self.tried
-
-    @property
-    def left_s(self) -> float:
-        held_s = sum(result.held_s for _, result in self.measured.results)
-        return self.goal.budget_s * (1 - self.between) - held_s
-
-    def skips(self, candidate: Candidate, *, late: bool = False) -> bool:
-        """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
-        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left, of which the finalists need half, is too short."""
-        return self.skips(candidate, late=self.left_s < 0.5 * self.goal.budget_s)
-
-
-class ShortBudget(Budget):
-    """The budget of a search with time for few starts of processes.
-
-    It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
-    """
-
-    between = 0.03
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left is needed for the fewest repeats."""
-        if self.has_ended:
-            return self.skips(candidate)
-        last, result = self.measured.results[-1]
-        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
-        fresh_s, stood_s = self.measured.starts_s()
-        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * self.goal.budget_s)
-        return self.left_s < next_s + self._kept_s(candidate)
-
-    def _kept_s(self, candidate: Candidate) -> float:
-        """Return how much time is kept for the finals while a candidate is measured."""
-        goal = self.goal
-        if goal.fills_gpu:
-            probe_s, _ = self.measured.starts_s()  # of the small part of the plain loop
-            return self.finals_s(LOOP_PART * goal.budget_s) + probe_s
-        first = candidate.phase == SEARCH and not self.measured.good(SEARCH)
-        # without more workers all is in vain
-        return self.finals_s((LEAST_PART if first else LOOP_PART) * goal.budget_s)
-
-    def finals_s(self, loop_s: float) -> float:
-        """Return how long the fewest repeats take, each with so much work of the plain loop."""
-        fresh_s, stood_s = self.measured.starts_s()
-        finalist_s = FINAL_PART * self.goal.budget_s
-        if self.goal.fills_gpu:
-            finalist_s = max(finalist_s, self.measured.results[-1][1].work_s)
-        return 2 * fresh_s + self.goal.fewest * (stood_s + (loop_s + finalist_s))

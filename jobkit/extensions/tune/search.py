@@ -235,8 +235,7 @@ def propose_point(run_dir: Path) -> Point | None:
         times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
         head = f"# Found by jobkit tune in {run_dir.name}{times}."
         if tuning.is_loop:
-            better = tuning.better_words
-            head = f"# The plain loop: in {run_dir.name} no setting is shown to be {better}."
+            head = f"# The plain loop: in {run_dir.name} no setting is shown to be {tuning.better_words}."
         text = "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
     write_atomically(run_dir / SETTING_FILE, text)
     return None

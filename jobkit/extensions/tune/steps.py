@@ -17,24 +17,21 @@ from functools import cached_property
 from typing import ClassVar
 
 from jobkit.answers.memory import Memory, memory_of
+from jobkit.answers.setting import key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED
-from jobkit.extensions.tune.finals import DOUBT, FinalPhase, ShortFinals
+from jobkit.extensions.tune.finals import DOUBT, SEARCH_PART, Budget, FinalPhase, ShortBudget, ShortFinals
 from jobkit.extensions.tune.goal import TuneGoal, without_shortcuts
 from jobkit.extensions.tune.measured import (
     MEMORY,
     OUT_OF_MEMORY,
     SEARCH,
-    SEARCH_PART,
-    Budget,
     Candidate,
     Limit,
     Measured,
     MeasuredCandidate,
     NoResultError,
-    ShortBudget,
     TuneAnswer,
-    limit_of,
 )
 
 
@@ -92,7 +89,7 @@ class _Search:
         results = self.measured.results
         searched = [one.params for one, _ in results if one.phase == SEARCH]
         again = [Candidate(one.params, SEARCH, 1 + searched.count(one.params)) for one in candidates]
-        done = len(results) - len({one.key[2] for one, _ in results})
+        done = len(results) - len({key_of(one.params) for one, _ in results})
         if done + len(again) <= self.goal.again:
             self._try_in_time(*again)
 
@@ -128,7 +125,7 @@ class _Search:
                 self._measure_memory()
                 return
             failed = sum(not one.speed and not one.refused for _, one in self.measured.results)
-            if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self.measured.good(MEMORY)):
+            if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self.measured.alone):
                 return
 
     def _size_may_help(self, _: Candidate) -> bool:
@@ -136,15 +133,14 @@ class _Search:
 
     def _failure(self) -> str:
         """Return why no setting can be chosen, as one worker shows; empty if one can."""
-        alone, objective = self.measured.good(MEMORY), self.goal.objective
+        alone, objective = self.measured.alone, self.goal.objective
         if any(result.value(objective.figure) is not None for _, result in alone):
             return ""
-        if alone and objective.metric == SPEED.key:
-            return (
-                "the workload reports no items, so no setting has a speed; objective may name another figure"
-            )
-        if alone:
+        if alone and objective.metric != SPEED.key:
             return f"no point has the metric {objective.metric!r}, by which objective chooses"
+        if alone:
+            why = "the workload reports no items, so no setting has a speed"
+            return f"{why}; objective may name another figure"
         if not self.measured.results:
             return "no setting was measured"
         candidate, result = self.measured.results[-1]
@@ -154,7 +150,7 @@ class _Search:
     @cached_property
     def _memory(self) -> Memory | str:
         """What one worker shows about memory, or why nothing."""
-        return memory_of([result.record for _, result in self.measured.good(MEMORY) if result.record])
+        return memory_of([result.record for _, result in self.measured.alone if result.record])
 
     def _most_workers(self, size: int) -> int:
         """Return how many workers memory holds at a size, by the bound of the line; all if it is unknown."""
@@ -168,10 +164,9 @@ class _Search:
         if not isinstance(memory.line, str):
             most = memory.most_workers(limit_bytes, goal.loads[goal.sizes.index(size)])
             return goal.workers if most is None else most
-        alone = (result.record for one, result in self.measured.good(MEMORY) if self._size(one) == size)
-        memories = (record.memory for record in alone if record)
-        peak = next((one.process_peak_bytes or one.ram_peak_bytes for one in memories), None)
-        each = self.among * (peak or 0)
+        alone = [result.record for one, result in self.measured.alone if self._size(one) == size]
+        used = next(record.memory for record in alone if record)
+        each = self.among * (used.process_peak_bytes or used.ram_peak_bytes or 0)
         return int(limit_bytes // each) if each else goal.workers
 
     # -- workers
@@ -181,20 +176,20 @@ class _Search:
 
         All have the fastest size that memory holds for most workers.
         """
-        goal, good = self.goal, self.measured.good(MEMORY)
-        held = [min(goal.workers, self._most_workers(self._size(one))) for one, _ in good]
+        goal, alone = self.goal, self.measured.alone
+        held = [min(goal.workers, self._most_workers(self._size(one))) for one, _ in alone]
         most = max(held)
-        usable = [row for row, workers in zip(good, held, strict=True) if workers == most]
+        usable = [row for row, workers in zip(alone, held, strict=True) if workers == most]
         fast = (1 - goal.gain) * max(result.speed for _, result in usable)
-        alone, result = next(row for row in usable if row[1].speed >= fast)
+        base, result = next((one, result) for one, result in usable if result.speed >= fast)
         limit = _bottleneck(result, "one worker suffices")
         if goal.fills_gpu and limit.name == "GPU":
             return limit
         limit = Limit("cores", f"there is one worker: {goal.limited_by}")
         if most < goal.workers:
-            limit = Limit("memory", f"memory holds {most} workers at {self._size_words(alone)}")
-        steps = dict.fromkeys(min(workers, most) for workers in goal.steps if most > 1)
-        return self._add_steps([*steps], alone) or limit
+            limit = Limit("memory", f"memory holds {most} workers at {self._size_words(base)}")
+        steps = sorted({min(workers, most) for workers in goal.steps if most > 1})
+        return self._add_steps(steps, base) or limit
 
     def _add_steps(self, steps: Sequence[int], last: Candidate) -> Limit | None:
         """Measure more workers than those of the last candidate, while each step gains enough."""
@@ -220,7 +215,7 @@ class _Search:
         if self.budget.late(candidate):
             return Limit("time", "the budget ended before all numbers of workers were tried")
         result = self.measured.measure(candidate)
-        return result if result.speed else limit_of(candidate, result)
+        return result if result.speed else result.failure(candidate.workers)
 
     def _shared(self, size: int, workers: int, mps: str = knobs.AUTO) -> Candidate:
         every = min(self.goal.memory_every, self._search_every(workers))
@@ -234,15 +229,15 @@ class _Search:
 
     def _compare(self) -> None:
         """Vary the best setting: at other sizes, in another order, without MPS, without shortcuts."""
-        goal, measured = self.goal, self.measured
+        measured = self.measured
         for candidate in measured.fastest()[:2]:  # one of them decides the number of workers
             self._again(candidate)
         self._compare_alike()
-        for shared in [one for one in measured.fastest() if one.workers > 1][:1]:
-            alike = [result.record for one, result in measured.results if one.params == shared.params]
-            if any(record.ran(knobs.MPS) == knobs.ON for record in alike if record):
-                self._try_in_time(self._shared(self._size(shared), shared.workers, knobs.OFF))
-        if goal.tries_without and not measured.refused:
+        ran = [(one.params, done.record.ran(knobs.MPS)) for one, done in measured.results if done.record]
+        shared = next((one for one in measured.fastest() if one.workers > 1), None)
+        if shared and (shared.params, knobs.ON) in ran:
+            self._try_in_time(self._shared(self._size(shared), shared.workers, knobs.OFF))
+        if self.goal.tries_without and not measured.refused:
             self._try_in_time(Candidate(without_shortcuts(measured.fastest()[0].params), SEARCH))
 
     def _compare_alike(self) -> None:
@@ -251,7 +246,7 @@ class _Search:
         fastest = measured.fastest()
         least = measured.speed(fastest[0]) / (1 + goal.gain)  # more workers do not add the gain of a step
         best = min((one for one in fastest if measured.speed(one) >= least), key=lambda one: one.workers)
-        for size in dict.fromkeys(self._size(one) for one, _ in measured.good(MEMORY)):
+        for size in dict.fromkeys(self._size(one) for one, _ in measured.alone):
             if size != self._size(best) and 1 < best.workers <= self._most_workers(size):
                 mps = str(best.params.get(knobs.MPS, knobs.OFF))
                 self._try_in_time(self._shared(size, best.workers, mps))
@@ -274,13 +269,14 @@ class _ShortSearch(_Search):
 
     def _size_may_help(self, candidate: Candidate) -> bool:
         """Two sizes are enough, unless one worker may fill the GPU: then while each is much faster."""
-        speeds = [result.speed for _, result in self.measured.good(MEMORY)]
-        if len(speeds) > 1 and not (self.goal.fills_gpu and speeds[-1] >= 1.2 * max(speeds[:-1])):
-            return False
-        return not speeds or not self.budget.late(candidate)
+        speeds = [result.speed for _, result in self.measured.alone]
+        if not speeds:
+            return True
+        grows = self.goal.fills_gpu and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
+        return (len(speeds) == 1 or grows) and not self.budget.late(candidate)
 
     def _search_every(self, workers: int) -> int:
-        alone_s = min(result.whole_s for _, result in self.measured.good(MEMORY))
+        alone_s = min(result.whole_s for _, result in self.measured.alone)
         most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
         return min(super()._search_every(workers), most)
 
