@@ -12,15 +12,7 @@ from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Mean, Setting, key_of
 from jobkit.core import knobs
 from jobkit.extensions.tune.goal import TuneGoal, part, whole
-from jobkit.extensions.tune.measured import (
-    FINAL,
-    MEMORY,
-    SEARCH,
-    Candidate,
-    Limit,
-    Measured,
-    TuneAnswer,
-)
+from jobkit.extensions.tune.measured import FINAL, MEMORY, SEARCH, Candidate, Limit, Measured, TuneAnswer
 
 DOUBT = 0.45
 """A step is beyond doubt if the logarithm of its gain is farther than this from that of the least gain: 1.6
@@ -228,8 +220,7 @@ class FinalPhase:
         if not goal.cuts_loop:
             every = max(1, math.ceil((longest_s + finals_s) / room_s))
             return every, every
-        # the least time of the plain loop's work in the finals, if the budget is too short for the whole
-        # text
+        # the least time of the plain loop's work in the finals, if the budget is too short for the whole text
         loop_s = LOOP_TIMES * longest_s
         of_loop_s = min(loop_s, max(20.0, room_s - finals_s))
         every = max(1, math.ceil(finals_s / max(room_s - of_loop_s, room_s / 2)))

@@ -78,7 +78,7 @@ class MeasuredCandidate:
         return value * self.record.point.every if value and figure is WORK else value
 
     def failure(self, workers: int) -> Limit:
-        """Return what it shows if so many workers failed."""
+        """Return what limits a search in which it is the failure of so many workers."""
         name = "memory" if self.outcome in OUT_OF_MEMORY else "failure"
         without = ", without their shortcuts" if self.refused else ""
         return Limit(name, f"{workers} workers ended as {self.outcome}{without}")

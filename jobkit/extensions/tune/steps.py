@@ -61,7 +61,8 @@ def propose(
 class _Search:
     """A search with time for new processes at each setting.
 
-    It runs from its start each time, and looks up each result.
+    It runs from its start each time: a step takes what was measured, the goal and the budget, and the first
+    candidate that a step needs and that has no result is what the search proposes.
     """
 
     goal: TuneGoal
