@@ -32,6 +32,8 @@ Params = Mapping[str, knobs.Value]
 
 @dataclass
 class Budget:
+    """The time that a search has left, and which candidates it leaves out for lack of it."""
+
     goal: TuneGoal
     measured: Measured
     # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
