@@ -15,7 +15,7 @@ from functools import cached_property
 
 from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import NONE, PUNCTUATION, Budgets, Lengths, TextLoads, agreeing, loads_of
-from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
+from jobkit.answers.memory_line import Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
 from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, REPORTED, SIZES, size_knob
@@ -246,7 +246,10 @@ class Memory:
             # a load this many times the largest measured distinguishes a curve from a line
             batch = self.largest_batch(min(safe_load, 2.0 * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
-            notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
+            notes.append(
+                "memory grows faster than a straight line over what was measured, so the bound follows a "
+                f"curve{more if batch > max(self.load_by_batch, default=0) else ''}"
+            )
         ran = max((trial.load for trial in self.wanted.tried if trial.held), default=0)
         notes += [*doubts(line, load if load > ran else None), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
