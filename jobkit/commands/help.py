@@ -129,7 +129,7 @@ def _bare(text: str) -> str:
 
 def _patterns(word: str) -> Iterator[re.Pattern[str]]:
     """Yield what to look for until it is found: the words in a row, then those that matter, then stems."""
-    small = "a are can do does did for how i in is it me my of on the to was what why".split()
+    small = re.findall(r"\w+", "a are can do does did for how i in is it me my of on the to was what why")
     words = [one for one in word.split() if one.lower() not in small] or word.split()
     row, whole = (
         [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in some] for some in (word.split(), words)

@@ -87,8 +87,6 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 # -- a job that plans: `jobkit apply --plan-as-job`
 
-POLL_S = 1.0
-
 
 def apply_as_job(out: Path, request: ApplyRequest, *, how: How = How()) -> int | None:  # noqa: B008 - it is immutable
     """Let a job read and plan a corpus, or go on with it by the names and sizes of its files; as `apply`."""
@@ -282,7 +280,7 @@ def plan_in_job(run_dir: Path) -> int:
     # The client may journal this job a second after it has begun.
     deadline = time.monotonic() + STILL_AT_IT.total_seconds()
     while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(1.0)
     return go_in_job(run_dir)
 
 

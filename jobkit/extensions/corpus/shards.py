@@ -349,8 +349,6 @@ SCRIPT = PointScript(  # what the job script of a shard has beyond that of anoth
 
 # -- the plan in words
 
-LABEL = 11
-
 
 @keyed
 class CorpusSummary:
@@ -382,12 +380,12 @@ def plan_lines(prospect: CorpusSummary) -> list[str]:
 
 def labelled(rows: Mapping[str, str]) -> list[str]:
     """Return rows that are not empty as lines as wide as a page, their words below each other."""
-    below, width = " " * LABEL, terminal.page_width() - 2  # in a pipe they are comments
+    below, width = " " * 11, terminal.page_width() - 2  # in a pipe they are comments
     return [
         line
         for label, words in rows.items()
         for number, text in enumerate(words.splitlines())
-        for line in terminal.wrap(text, width, first=below if number else label.ljust(LABEL), below=below)
+        for line in terminal.wrap(text, width, first=below if number else f"{label:11}", below=below)
     ]
 
 
