@@ -683,7 +683,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     noun = points[0].kind.noun
     hint = f"{noun}s are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
-        listed = format_list([point.point_id for point in begun], MOST_NAMES)
+        listed = format_list([point.point_id for point in begun], 8)
         raise JobkitError(f"{word!r} begins {len(begun)} {noun}s: {listed}", hint=hint)
     if 0 < int(_number(points[0].kind, word) or 0) < points[-1].index:  # left out of those that count
         message = f"{noun} {word!r} was planned again: other {noun}s do its work"
@@ -696,6 +696,3 @@ def _number(kind: PointKind, word: str) -> str:
     """Return the number of a point of a plan that a word names, ``2`` of ``shard-2``; empty if none."""
     digits = word.removeprefix(f"{kind.noun}-")
     return str(int(digits)) if kind.replanned and digits.isdecimal() else ""
-
-
-MOST_NAMES = 8
