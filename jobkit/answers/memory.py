@@ -29,11 +29,6 @@ NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
-OF_LENGTHS = {
-    PUNCTUATION: "the lengths are estimated from punctuation",
-    NONE: "the load is the batch size, because the workload reports no lengths: it does not show long texts",
-}
-"""What to know of a load, by how the lengths were found."""
 
 
 def too_small(knob: str) -> str:
@@ -254,8 +249,11 @@ class Memory:
         notes += [*doubts(line, load if load > ran else None), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
-        elif loads and (doubt := OF_LENGTHS.get(loads.lengths.source)):
-            notes.append(doubt)
+        elif loads and loads.lengths.source == PUNCTUATION:
+            notes.append("the lengths are estimated from punctuation")
+        elif loads and loads.lengths.source == NONE:
+            why = "because the workload reports no lengths: it does not show long texts"
+            notes.append(f"the load is the batch size, {why}")
         if saturated and loads is not None:
             limit = format_count(loads.limit, "paragraph")
             if isinstance(loads, Budgets):

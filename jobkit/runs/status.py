@@ -443,13 +443,6 @@ class JobStatus:
     queued: Queued | None = None
 
 
-_JOB_STATES = {
-    State.ERROR: str(PointStanding.STUCK),
-    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointStanding.RUNNING)),
-    **dict.fromkeys((State.PENDING, State.HELD), str(PointStanding.WAITING)),
-}
-
-
 @frozen
 class Requested:
     """What the spec of a run requests: GPUs for a point, their type, and the queue, or several of them."""
@@ -559,9 +552,14 @@ class RunStatus:
     def jobs(self) -> list[JobStatus]:
         """The jobs that are no arrays of points: they plan, search, or run points again."""
         jobs = []
+        standings = {
+            State.ERROR: PointStanding.STUCK,
+            **dict.fromkeys((State.RUNNING, State.ENDING), PointStanding.RUNNING),
+            **dict.fromkeys((State.PENDING, State.HELD), PointStanding.WAITING),
+        }
         for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
-                state = _JOB_STATES.get(queued.state, str(PointStanding.UNSETTLED))
+                state = str(standings.get(queued.state, PointStanding.UNSETTLED))
                 why = explain_wait(submission.scheduler, queued, self.now)
             else:
                 why = self.ends.get(first_task(submission), "")

@@ -36,6 +36,7 @@ from jobkit.schedulers.types import (
     Check,
     JobId,
     JobRequest,
+    LogOutcomes,
     Queued,
     Remedy,
     SchedulerId,
@@ -515,6 +516,6 @@ JOB_ID_PATTERNS: tuple[str, ...] = (
 OVER_PATTERN = re.compile(
     r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
 )  # qdel prints a line for each task, with status 1 if one has ended (measured)
-LOG_OUTCOMES = protocol.NO_OUTCOMES
+LOG_OUTCOMES: LogOutcomes = ()
 LOG_FAULT = protocol.NEVER
 status_argv = protocol.no_command
