@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 from pydantic_core import core_schema
 
 from jobkit.core.knobs import AUTO, AUTOMATIC, BATCH_SIZE, RUN_KNOBS, SWITCH, Knob, Value
@@ -136,21 +136,17 @@ def places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
                 yield (key, number, name), value
 
 
-PERCENT_PATTERN = r"^\d+(\.\d+)?%$"
 ENOUGH = 2
 """Fewer repeats have no interval."""
 Percent = Annotated[
     float,
-    BeforeValidator(
-        number_written(
-            PERCENT_PATTERN,
-            lambda percent: 0 < percent < 100,
-            "a share is written like 3%, and is between 0% and 100%",
-        )
+    *number_written(
+        r"^\d+(\.\d+)?%$",
+        lambda percent: 0 < percent < 100,
+        "a share is written like 3%, and is between 0% and 100%",
     ),
     AfterValidator(lambda percent: percent / 100),
     PlainSerializer(lambda share: f"{100 * share:g}%"),
-    WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN}),
 ]
 """A share of 1, written ``3%``."""
 
