@@ -25,7 +25,7 @@ def break_node(cluster: Cluster) -> str:
     node, name = NODE, "execd"
     if cluster.place.scheduler == "slurm":
         busy = cluster.place.ask("squeue", "-h", "-t", "R", "-o", "%N").stdout.split()
-        node = NODE if NODE in busy else next((one for one in slurm.NODES if one in busy), NODE)
+        node = next((one for one in (NODE, *slurm.NODES) if one in busy), NODE)
         name = f"slurmd-{node}"
     daemon = cluster.daemons[name]
     end_started(cluster.place.folder, name)
