@@ -327,7 +327,8 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
     assert not finish(OUT)
     listed = jobkit("status", ".")
     assert (listed.returncode, "demo-" in listed.stdout) == (ExitCode.TO_COME, True), listed.stderr
-    for words, code in ("merge RUN", 5), ("logs RUN 1", 2), ("collect RUN", 2), ("resume RUN --replan", 2):
+    asked = "merge RUN", "report RUN", "logs RUN 1", "collect RUN", "resume RUN --replan"
+    for words, code in zip(asked, (5, 2, 2, 2, 2), strict=True):
         refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
     assert resumption.apply_as_job(OUT, ordered) == ExitCode.TO_COME
