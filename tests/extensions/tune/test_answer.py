@@ -214,10 +214,3 @@ def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tm
     assert "The setting: batch_size 300, mps off, order text, workers 1 (the plain loop)" in text
     assert "others no other setting succeeded on the same text" in text
     assert (data["plain_loop"], data["setting"], data["times_the_plain_loop"]) == (True, LOOP, None)
-    assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
-        "order": "text",
-        "workers": 1,
-        "mps": False,  # YAML 1.1; jobkit reads `off` as the word
-        "resources": {"cpus": 1},
-        "sweep": {"batch_size": [300]},
-    }
