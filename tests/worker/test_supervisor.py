@@ -27,7 +27,7 @@ from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
 from tests.support.builders import point
 from tests.workloads.held import BYTES_PER_LOAD
-from tests.workloads.told import MEET, TERM, WAIT
+from tests.workloads.told import MEET, WAIT
 
 GIB = 2**30
 WORKLOADS = Path(__file__).parents[1] / "workloads"
@@ -224,13 +224,6 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
     assert len(batches(tmp_path)) == 5
-
-
-@pytest.mark.slow
-def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
-    assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
-    assert len(batches(tmp_path)) >= 3  # what ended last may not be kept: it is made again
 
 
 def apart(folder: Path, text: str, **env: str) -> Record:
