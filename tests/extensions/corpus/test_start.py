@@ -13,7 +13,6 @@ import pytest
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_run_folder, read_points
-from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply, ledger, resumption
@@ -461,30 +460,6 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
         resumption.order_again(out)
-
-
-STAND_IN = """\
-name: first
-workload: stanza-ner
-model: {size: tiny, fallback: stand-in}
-sweep: {batch_size: [5]}
-device: cpu
-resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
-"""
-
-
-def test_a_job_plans_with_a_stand_in_that_a_person_permits(
-    ordered: ApplyRequest, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = Path("cache/models").absolute()
-    models.mkdir(parents=True)
-    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
-    monkeypatch.setenv(CACHE_VARIABLE, str(models.parent))
-    Path("first.yaml").write_text(STAND_IN, encoding="utf-8")
-    assert resumption.apply_as_job(OUT, replace(ordered, word="first.yaml", stand_in=True)) == 0
-    assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
-    assert resumption.plan_in_job(OUT) == 0
-    assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]
 
 
 @pytest.mark.slow
