@@ -176,14 +176,6 @@ def test_the_rows_of_a_workload_without_columns_are_its_entities(tmp_path: Path)
     assert Entity._fields[1:] == tuple(rows[0])[2:]
 
 
-@pytest.mark.slow
-def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path, replace(SETTING, workload="tests.workloads.columns:Short"))
-    found = tried(tmp_path, shard)
-    assert found.outcome is Outcome.BUG
-    assert "its columns are words, letters" in found.message
-
-
 # -- failures
 
 
