@@ -174,11 +174,9 @@ def test_a_line_for_the_job_script_or_none(run: Path, ask: Callable[..., str]) -
     assert (line.count("\n"), len(line)) == (1, len("stopped bug ") + 400 + 1)
 
 
-def measured(
-    repeat: int, speed: float, *, index: int = 0, card: Gpu | None = GPU, host: str = "node1"
-) -> Record:
+def measured(repeat: int, speed: float, *, card: Gpu | None = GPU, host: str = "node1") -> Record:
     """Return a repeat of one setting with a speed."""
-    one = replace(load(index or repeat, 10), repeat=repeat, point_id=f"batch_size-10-r{repeat}")
+    one = replace(load(repeat, 10), repeat=repeat, point_id=f"batch_size-10-r{repeat}")
     told = replace(record(one), gpu=card, host=host)
     assert told.summary
     return replace(told, summary=replace(told.summary, items_per_s=speed))
