@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from jobkit.core import json_codec
-from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
+from jobkit.core.layout import POINTS_FILE, RECORD_FILE
 from jobkit.core.records import Outcome, Point, Record
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
+from jobkit.extensions.corpus.plan import ROWS_FILE
 from jobkit.extensions.corpus.rows import PARTS_FILE
 from jobkit.extensions.corpus.vectors import read_vectors
 from jobkit.worker.workloads.base import Entity
@@ -55,27 +55,6 @@ def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> 
     (folder / "run").mkdir()
     documents = {"told.txt": "\n\n".join(texts)} if texts else DOCUMENTS
     return write_shards(folder / "run", documents, of, shards)
-
-
-@pytest.mark.slow
-def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path)
-    found = tried(tmp_path, shard)
-    assert (found.outcome, found.message, found.needs) == (Outcome.OK, "", ())
-    out = tmp_path / "out-1"
-    rows = read_rows(out)
-    assert [(row["document"], row["paragraph"]) for row in rows] == [
-        *(("one.txt", n) for n in range(50)),
-        ("two.txt", 0),
-        ("two.txt", 1),
-    ]
-    assert [row["words"] for row in rows[:50]] == [len(text.split()) for text in COUNTED]
-    manifest = json_codec.from_json(Rows, (out / MANIFEST_FILE).read_text(), where="manifest")
-    data = (out / ROWS_FILE).read_bytes()
-    assert (manifest.rows, manifest.paragraphs, manifest.columns) == (52, 52, ("words",))
-    assert manifest.sha256 == hashlib.sha256(data).hexdigest()
-    assert not (out / ENTITIES_FILE).exists()
-    assert not list(out.glob("*.part"))
 
 
 @pytest.mark.slow
