@@ -249,7 +249,7 @@ def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path) -> None:
         (np.zeros((3, WIDTH), np.int64), "embedding", "an array of int64"),
         (np.zeros((3, 4)), "a b", "vectors are one column, and COLUMNS has a, b"),
         (Ragged.of([(np.zeros(2),), None, None]), "embedding", "without lengths of all"),
-        (Ragged.of([np.zeros((2, 2))] * 3), "embedding", "COLUMNS has"),
+        (Ragged.of([(np.zeros(2), np.zeros(2))] * 3), "embedding", "COLUMNS has"),
     ],
 )
 def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, columns: str, reason: str) -> None:
