@@ -9,28 +9,17 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from tests.support.builders import GPU as CARD
-from tests.support.builders import grid, record, write_points, write_record
+from tests.support.builders import grid, record, write_records
 from tests.support.commands import jobkit, ran
 
 SPEEDS = (8.0, 8.1, 7.9)
 
 
-def side(
-    folder: Path,
-    seconds: Sequence[float],
-    sizes: Sequence[int] = (10, 20),
-    *,
-    gpu: str = CARD.name,
-    outcome: Outcome = Outcome.OK,
-) -> Path:
-    """Write a run whose repeats take so many seconds at every size."""
-    points = grid(sizes, len(seconds))
-    write_points(folder, points)
-    for point in points:
-        made = record(point, work_s=seconds[point.repeat - 1])
-        write_record(folder, replace(made, gpu=replace(CARD, name=gpu), outcome=outcome))
-    return folder
+def side(folder: Path, seconds: Sequence[float], outcome: Outcome = Outcome.OK) -> Path:
+    """Write a run whose repeats take so many seconds at both sizes."""
+    points = grid((10, 20), len(seconds))
+    records = (record(point, work_s=seconds[point.repeat - 1]) for point in points)
+    return write_records(folder, [replace(made, outcome=outcome) for made in records])
 
 
 def data_of(*runs: Path) -> dict[str, Any]:
@@ -67,20 +56,9 @@ def test_a_difference_is_called_one_beyond_the_scatter_alone(
     assert memory == {"no difference is shown" if len(first) > 1 else verdict}, "it is equal"
 
 
-def test_what_differs_and_what_only_one_has_is_named(tmp_path: Path) -> None:
-    runs = side(tmp_path / "a", SPEEDS, (10, 20)), side(tmp_path / "b", SPEEDS, (20, 40), gpu="another")
-    (pair,) = data_of(*runs)["comparisons"]
-    assert {"A": CARD.name, "B": "another"} in pair["differ"].values()
-    assert [line["setting"] for line in pair["measures"]["items_per_s"]] == ["batch_size 20"]
-    text = jobkit("compare", *runs).stdout
-    assert "Only in A: batch_size 10" in text
-    assert "Only in B: batch_size 40" in text
-
-
-def test_without_a_setting_in_both_there_is_no_table_and_no_fastest(tmp_path: Path) -> None:
-    first, other = side(tmp_path / "a", SPEEDS, (10,)), side(tmp_path / "b", SPEEDS, (20,))
-    assert "No setting succeeded in both" in jobkit("compare", first, other).stdout
-    failed = side(tmp_path / "c", SPEEDS, (10,), outcome=Outcome.GPU_OOM)
+def test_a_run_of_which_nothing_succeeded_has_no_fastest_and_one_run_is_refused(tmp_path: Path) -> None:
+    first = side(tmp_path / "a", SPEEDS)
+    failed = side(tmp_path / "b", SPEEDS, outcome=Outcome.GPU_OOM)
     assert data_of(first, failed)["runs"][1]["fastest"] is None
     assert "The fastest of" not in jobkit("compare", first, failed).stdout
     alone = jobkit("compare", first)

@@ -358,6 +358,7 @@ FITTING = replace(
     JOB, memory_bytes=400 * MIB, held_bytes=90 * MIB, walltime_s=300.0, elapsed_s=100.0, cpus=1, cpu_s=90.0
 )
 FAILED = replace(FITTING, job_id="2", well=False, state="status 1")
+WHOLE_NODE = replace(JOB, held_cpus=64, held_gpus=4)
 
 
 @pytest.mark.parametrize(
@@ -373,6 +374,7 @@ FAILED = replace(FITTING, job_id="2", well=False, state="status 1")
         ([FAILED], "No job completed"),
         ([replace(FAILED, outcome=Outcome.RAM_OOM, sampled_s=300.0)], "more than 90.0 MiB"),
         ([replace(JOB, name="short-1")], "Try --name 'short-*'"),
+        ([WHOLE_NODE], "held 64 CPUs and 4 GPUs and requested 8 CPUs: leave out --exclusive"),
         ([replace(JOB, elapsed_s=4.0)] * 10, "Half of the jobs ran 4 s or less"),
     ],
 )
@@ -410,16 +412,6 @@ def test_each_job_that_cannot_be_judged_counts_once() -> None:
     some = History("slurm", [busy, idle])
     rows = as_text(blocks(some, worst_first(some), table=True), None).partition("─\n")[2].splitlines()
     assert [row.split()[2] for row in rows[:2]] == ["?", "<0.01"]
-
-
-def test_a_whole_node_keeps_its_cpus_and_gpus_from_others() -> None:
-    whole = History("slurm", [replace(JOB, held_cpus=64, held_gpus=4)])
-    (group,) = worst_first(whole)
-    assert "held 64 CPUs and 4 GPUs and requested 8 CPUs: leave out --exclusive" in as_text(
-        blocks(whole, [group])
-    )
-    assert group.unused_cpu == pytest.approx(600 / 3600 * 64 - 0.25)
-    assert group.unused_gpu == pytest.approx(600 / 3600 * 4)
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
@@ -470,7 +462,7 @@ def test_hours_that_are_not_known_are_null() -> None:
     """Zeros of a GPU that nothing shows to be measured, no MaxRSS, no CPU time; none is not the same as 0."""
     silent = replace(JOB, gpus=1, gpu_percent=0.0, gpu_bytes=0, held_bytes=None, cpu_s=None)
     found = []
-    for job in (silent, JOB):
+    for job in (silent, JOB, WHOLE_NODE):
         history = History("slurm", [job])
         (group,) = json.loads("".join(as_json(history, worst_first(history))))["groups"]
         (_, line) = "".join(as_csv(worst_first(history))).splitlines()
@@ -478,6 +470,7 @@ def test_hours_that_are_not_known_are_null() -> None:
     known = {"gpu": 0.0, "gib": pytest.approx(13 / 6), "cpu": pytest.approx(13 / 12)}
     assert found[0] == ({"gpu": None, "gib": None, "cpu": None}, ["", "", ""])
     assert found[1] == (known, ["0.0", "2.167", "1.083"])
+    assert found[2][0] == known | {"gpu": pytest.approx(4 / 6), "cpu": pytest.approx(64 / 6 - 0.25)}
 
 
 @pytest.mark.rare

@@ -9,7 +9,7 @@ import pytest
 
 from jobkit.answers.loads import NONE, PUNCTUATION, Loads
 from jobkit.core.blocks import as_text
-from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.extensions.preflight import blocks, preflight
@@ -34,13 +34,6 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def kept(kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the command find the tiny stand-in that the tests share."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
-    return kept_cache
-
-
 @pytest.mark.slow
 def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
     found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
@@ -63,10 +56,10 @@ def test_in_haste_no_model_is_touched(spec: Path, tmp_path: Path, monkeypatch: p
     assert (on_gpu.gpu_memory_bytes, on_gpu.gpu_memory_named) == (24 * GIB, False)
 
 
-def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: ModelRef) -> None:
+def test_the_loads_are_those_of_the_records_of_a_gpu(kept_cache: Path, tiny_model: ModelRef) -> None:
     """The full-size stand-in has a tokenizer of its own; the largest loads come out the same."""
-    text = find_text("sample", base=kept, cache=kept)
-    loads = Loads(text_lengths("stanza-ner", text, tiny_model, cache=cache_dir(), say=print))
+    text = find_text("sample", base=kept_cache, cache=kept_cache)
+    loads = Loads(text_lengths("stanza-ner", text, tiny_model, cache=kept_cache, say=print))
     records = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
     assert len(records) > 20
     for record in records:

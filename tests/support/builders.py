@@ -26,6 +26,7 @@ from jobkit.core.layout import (
 from jobkit.core.measurements import Gpu, MemoryReadings, Need, Summary
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
+from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity, as_tsv
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
@@ -138,6 +139,12 @@ def batch(index: int, items: int = 50, seconds: float = 0.5) -> Batch:
     return Batch(
         index=index, first_item=index * items, items=items, characters=100 * items, load=900, seconds=seconds
     )
+
+
+def by_hand(of: Point, inputs: Path, out: Path | None = None, **more: Any) -> Task:
+    """Return a try of a point by hand, its files in the folder of its inputs if no other is named."""
+    task = Task(point=of, try_number=1, inputs=inputs, out=out or inputs, job=JobFacts(scheduler="hand"))
+    return replace(task, **more)
 
 
 def write_points(run: Path, points: Iterable[Point]) -> Path:

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.json_codec import to_json
 from jobkit.core.layout import FLAGS_FOLDER, Exit
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.worker import skip_check
-from jobkit.worker.measure import nvml
 from jobkit.worker.skip_check import (
     FailedTry,
     check_repeats,
@@ -176,24 +174,9 @@ def test_a_line_for_the_job_script_or_none(run: Path, ask: Callable[..., str]) -
     assert (line.count("\n"), len(line)) == (1, len("stopped bug ") + 400 + 1)
 
 
-def test_a_point_is_pruned_by_the_card_that_it_would_run_on(
-    run: Path, ask: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
-    monkeypatch.setattr(nvml, "read_gpu", lambda _: GPU)
-    lines = [to_json(replace(load(n, 10 * n), device="cuda")) for n in range(1, 5)]
-    (run / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert ask(run, 3, "--prune").startswith(
-        "pruned p001 p001 ran out of memory on NVIDIA H200, with a smaller"
-    )
-    assert ask(run, 3) == ""
-
-
-def measured(
-    repeat: int, speed: float, *, index: int = 0, card: Gpu | None = GPU, host: str = "node1"
-) -> Record:
+def measured(repeat: int, speed: float, *, card: Gpu | None = GPU, host: str = "node1") -> Record:
     """Return a repeat of one setting with a speed."""
-    one = replace(load(index or repeat, 10), repeat=repeat, point_id=f"batch_size-10-r{repeat}")
+    one = replace(load(repeat, 10), repeat=repeat, point_id=f"batch_size-10-r{repeat}")
     told = replace(record(one), gpu=card, host=host)
     assert told.summary
     return replace(told, summary=replace(told.summary, items_per_s=speed))
@@ -252,10 +235,3 @@ def test_a_repeat_that_a_person_submits_again_a_trial_and_a_profile_run(repeated
     assert others(repeated, 4) == []
     for added in ("batch_size-10-verify", "batch_size-10-r4-profile-torch"):
         assert list(other_repeats(repeated, replace(point, point_id=added), 5)) == []
-
-
-def test_the_gate_needs_no_flags_to_skip_a_repeat(repeated: Path, ask: Callable[..., str]) -> None:
-    line = ask(repeated, 4, "--share", "0.03", "--repeats", "3", "5")
-    assert line.startswith("pruned batch_size-10-r3 half the 95 % interval of 3 repeats is 0.0 % of their")
-    assert ask(repeated, 4) == ""
-    assert ask(repeated, 4, "--share", "0.03", "--repeats", "4", "5") == ""

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.core.records import Outcome, Point
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.process import process_tree
-from jobkit.worker.record import Task, TryState, now
+from jobkit.worker.record import TryState, now
+from tests.support.builders import by_hand
 from tests.support.processes import gone, with_variable
 from tests.whole.test_job_script import wait_until
 from tests.worker.test_supervisor import ON_CARDS, on_cards
@@ -67,8 +68,7 @@ def test_a_mode_of_the_gpu_may_forbid_mps(short: Path) -> None:
 def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> TryState:
     monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=JobFacts(scheduler="hand"))
-    return TryState(task, now())
+    return TryState(by_hand(ONE_GPU, short, short / "out"), now())
 
 
 GPUS: Any = [

@@ -9,24 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import JobFacts
 from jobkit.worker import pool
 from jobkit.worker.process import BLOCKED
-from jobkit.worker.record import Task, TryState, WorkerState, now
+from jobkit.worker.record import TryState, WorkerState, now
+from tests.support.builders import by_hand
 from tests.worker.test_supervisor import PLAIN
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
-
-
-def state(folder: Path) -> TryState:
-    task = Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
-    return TryState(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
 
 
 @pytest.mark.slow
 def test_workers_take_no_notice_of_a_schedulers_signals_and_one_may_end_before_the_others(
     tmp_path: Path,
 ) -> None:
-    begun = state(tmp_path)
+    begun = TryState(by_hand(PLAIN, tmp_path), now(), workers=[WorkerState(), WorkerState()])
     with pool.started(begun) as workers:
         for process in workers._processes.values():  # at once, so before Python has started in them
             for number in BLOCKED:

@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import JobFacts, Point
+from jobkit.core.records import Point
 from jobkit.worker import process
 from jobkit.worker.measure.sampler import Peaks
-from jobkit.worker.record import Task, TryState, WorkerState, record_of, shares
-from tests.support.builders import GPU, point
+from jobkit.worker.record import TryState, WorkerState, record_of, shares
+from tests.support.builders import GPU, by_hand, point
 from tests.worker.measure.test_tally import batch
 
 
 def state(*workers: WorkerState, of: Point | None = None) -> TryState:
     """Return the state of a try with these workers."""
-    job = JobFacts(scheduler="hand")
-    task = Task(point=of or point(), try_number=1, inputs=Path(), out=Path(), job=job)
-    return TryState(task, "", workers=list(workers))
+    return TryState(by_hand(of or point(), Path()), "", workers=list(workers))
 
 
 def test_a_share_is_idle_from_its_last_batch_on() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, Command, JobFacts, Outcome, Point, Record
+from jobkit.core.records import Batch, Command, Outcome, Point, Record
 from jobkit.worker import process, work
 from jobkit.worker.failure import CAUGHT_SIGNALS
 from jobkit.worker.measure.memory import SEARCHED
@@ -25,9 +25,9 @@ from jobkit.worker.paragraphs import Call
 from jobkit.worker.pool import CallQueue
 from jobkit.worker.process import process_tree
 from jobkit.worker.record import Task
-from tests.support.builders import point
+from tests.support.builders import by_hand, point
 from tests.workloads.held import BYTES_PER_LOAD
-from tests.workloads.told import MEET, TERM, WAIT
+from tests.workloads.told import MEET, WAIT
 
 GIB = 2**30
 WORKLOADS = Path(__file__).parents[1] / "workloads"
@@ -59,14 +59,11 @@ def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = No
     (folder / "text").write_text(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     ready = replace(of, text=replace(of.text, sha256=sha256))
-    task = Task(
-        point=ready,
-        try_number=1,
-        inputs=folder,
-        out=out or folder,
-        job=JobFacts(scheduler="hand"),
-        run_dir=folder,
-    )
+    return ended(by_hand(ready, folder, out, run_dir=folder))
+
+
+def ended(task: Task) -> Record:
+    """Run a try in this process, and return its record."""
     outcome = work.run(task)
     found = json_codec.from_json(Record, (task.out / RECORD_FILE).read_text(), where="record")
     assert found.outcome is outcome
@@ -224,13 +221,6 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
     assert len(batches(tmp_path)) == 5
-
-
-@pytest.mark.slow
-def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
-    assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
-    assert len(batches(tmp_path)) >= 3  # what ended last may not be kept: it is made again
 
 
 def apart(folder: Path, text: str, **env: str) -> Record:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -68,16 +67,3 @@ def test_the_next_window_is_handed_out_while_calls_of_the_one_before_run() -> No
     call = todo.next_call()
     assert call
     assert call.first == 8
-
-
-def test_a_text_is_one_window_and_no_thread_reads_ahead() -> None:
-    todo = Todo(Window(0, ["a", "b", "c"]))
-    todo.cut(lambda window: cut_window(window, replace(SORTED, order="text", every=2), 1, None))
-    assert [call.items for call in todo.calls] == [(0,), (2,)]
-    threads = threading.active_count()
-    todo.read_ahead()
-    assert threading.active_count() == threads
-    call = todo.next_call()
-    assert call
-    assert todo.keep(call.first, [(0, "a")]) == []
-    assert [window.rows for window in todo.close()] == [[(0, "a")]], "what a failed try has found"

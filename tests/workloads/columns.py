@@ -50,9 +50,3 @@ CHANGES: dict[str, Any] = {
     "Half": lambda vectors: {"vectors": vectors.astype(np.float16)},
     "Outside": lambda _: {"vectors": None, "rows": ((-1, 1),)},
 }
-
-
-class Short(Count):
-    """Returns rows that do not fit its columns."""
-
-    COLUMNS = ("words", "letters")

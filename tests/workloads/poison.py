@@ -38,16 +38,9 @@ def _raise(paragraph: str) -> None:
     raise ValueError(f"cannot take {paragraph}")
 
 
-def _memory(_: str) -> None:
-    held = []
-    while True:
-        held.append(bytearray(2**24))
-
-
 WORDS: Mapping[str, Callable[[str], object]] = {
     "raises": _raise,
     "segfaults": lambda _: ctypes.string_at(0),
-    "memory": _memory,
     "lacks": lambda _: (_ for _ in ()).throw(MemoryError()),
     "hangs": lambda _: time.sleep(600),
     "killed": lambda _: os.kill(os.getpid(), signal.SIGKILL),

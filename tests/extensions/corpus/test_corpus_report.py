@@ -11,40 +11,24 @@ import yaml
 
 import jobkit
 from jobkit.core.blocks import as_text
-from jobkit.core.errors import JobkitError
-from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
+from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER
 from jobkit.core.paths import ledger_path
-from jobkit.core.terminal import NoWrap
 from jobkit.extensions.corpus import page as corpus_report
 from jobkit.extensions.corpus.ledger import corpora
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.page import read_corpus_report
 from jobkit.extensions.corpus.provenance import bibtex, closing_line, methods, read_promise
-from jobkit.extensions.corpus.standing import CorpusState, finish
+from jobkit.extensions.corpus.standing import finish
 from jobkit.report.page import page
 from tests.report.test_page import Parsed
 from tests.support.applied import win
-from tests.support.builders import write_begin, write_exit
 
 
-def answer(run: Path) -> str:
-    return as_text(corpus_report.answer(read_corpus_report(run)))
-
-
-def test_a_promise_is_compared_once_a_shard_is_done(tagged: Path) -> None:
-    assert "promised" not in answer(tagged)
-    assert "3 of 3 shards not done" in answer(tagged)
-    assert "jobkit status tagged" in answer(tagged)
+def test_before_a_shard_is_done_there_is_no_promise_to_compare_and_no_picture(tagged: Path) -> None:
+    said = as_text(corpus_report.answer(read_corpus_report(tagged)))
+    assert "3 of 3 shards not done" in said
+    assert "promise" not in said
     assert "<svg" not in page([tagged]).html
-    win(tagged, 1)
-    said = answer(tagged)
-    assert "2 of 3 shards not done" in said
-    assert "The shards took " in said
-    assert "times the promise, over 1 shard." in said
-    parsed = Parsed(page([tagged]).html)
-    assert parsed.open == []
-    assert "tagged: 2 of 3 shards not done" in parsed.words
-    assert len(parsed.all("svg")) == 1
 
 
 def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: Path) -> None:
@@ -63,18 +47,6 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
     (by_label,) = corpus_report.result_blocks(found)
     assert [column.cells[0] for column in by_label.columns] == ["word", "291"]
     assert len(by_label.columns[0].cells) == 20
-
-
-def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:
-    point = CorpusState(tagged).points[1]
-    write_begin(tagged, point, at="2026-01-02T10:15:30+00:00")
-    write_exit(tagged, point, Exit(status=1, stage="environment", message="no venv"))
-    found = read_corpus_report(tagged)
-    (block,) = corpus_report.failed(found)
-    assert block.title == "1 shard environment: shard-00002"
-    assert any("no venv" in line for line in block.before)
-    assert any(isinstance(line, NoWrap) and "jobkit resume" in line for line in block.before)
-    assert [one.outcome for one in corpus_report.tries(found)] == ["environment"]
 
 
 def test_damaged_lines_are_notes(tagged: Path) -> None:
@@ -108,13 +80,6 @@ def test_the_citation_is_the_same_everywhere() -> None:
     assert (entry[:9], entry[-1], "{1.0}" in entry) == ("@software", "}", True)
     assert f"{{{{{author['name']}}}}}" in entry
     assert all(cited.get(key, "") in entry for key in ("url", "repository-code", "doi"))
-
-
-def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
-    (tagged / "apply.json").write_text("{}", encoding="utf-8")
-    (tagged / "points.jsonl").write_text("", encoding="utf-8")
-    with pytest.raises(JobkitError, match="not planned yet"):
-        read_corpus_report(tagged)
 
 
 def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_done(

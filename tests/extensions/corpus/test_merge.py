@@ -157,18 +157,6 @@ def undisturbed(tmp_path: Path, texts: Path) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in files)
 
 
-def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
-    merged = merge(run, tmp_path / "out.jsonl")
-    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
-    assert (merged.shards, merged.paragraphs) == (NUMBER, 80)
-    assert merged.rows == undisturbed.count(b"\n")
-    for line in undisturbed.splitlines():
-        row = json.loads(line)
-        if row["document"] == "in/a.txt":
-            text = (tmp_path / "in/a.txt").read_bytes().decode()
-            assert text[row["start"] : row["end"]] == row["label"]
-
-
 def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) -> None:
     """Also documents without a row or a paragraph, and once a document that several shards share."""
     folder = tmp_path / "in"

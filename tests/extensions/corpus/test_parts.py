@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobkit.core.layout import PLAN_FILE, POINTS_FILE, read_points, try_folder
-from jobkit.core.records import JobFacts, Outcome
+from jobkit.core.records import Outcome
 from jobkit.extensions.corpus import rows
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import MANIFEST_FILE, QUARANTINE_FILE, Winner, read_planned
@@ -30,9 +30,9 @@ from jobkit.extensions.corpus.work import WORK
 from jobkit.worker import steps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.record import Task, TryState, WorkerState
+from jobkit.worker.record import TryState, WorkerState
 from jobkit.worker.workloads.base import Ragged, Result
-from tests.support.builders import batch, point
+from tests.support.builders import batch, by_hand, point
 from tests.support.shards import write_shards
 
 BAD = tuple((name, n) for name, numbers in (("a", (0, 1, 2, 7)), ("b", (16,))) for n in numbers)
@@ -63,9 +63,7 @@ class Attempt:
         self.home, self.out = Path(try_folder(run, self.point.point_id, number)), run / f"out-{number}"
         for folder in (self.home, self.out):
             folder.mkdir(parents=True)
-        job = JobFacts(scheduler="hand")
-        task = Task(point=self.point, try_number=number, inputs=run, out=self.out, job=job, run_dir=run)
-        self.state = TryState(task, "")
+        self.state = TryState(by_hand(self.point, run, self.out, run_dir=run, try_number=number), "")
         self.output = self.state.output = WORK.output(self.out)
         self.todo = self.state.todo = WORK.read(self.state)
 

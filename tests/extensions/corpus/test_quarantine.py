@@ -17,6 +17,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import QUARANTINE_FILE
 from jobkit.extensions.corpus.work import WORK
+from jobkit.worker.failure import TryFailed
 from jobkit.worker.workloads.base import Result
 from tests.extensions.corpus.test_work import SETTING, planned, tried
 from tests.support.shards import read_rows
@@ -172,7 +173,7 @@ def test_a_number_that_is_none_goes_to_quarantine_or_is_null(tmp_path: Path) -> 
     assert [row["paragraph"] for row in read_rows(out) if row["score"] is None] == [7, 30]
 
 
-def test_of_a_vector_every_number_is_one() -> None:
+def test_of_a_vector_every_number_is_one_and_a_row_fits_the_columns() -> None:
     vectors = np.zeros((3, 4))
     vectors[1, 2] = np.inf
     with pytest.raises(JobkitError, match=r"column embedding has inf at number 2, counted from 0"):
@@ -181,3 +182,5 @@ def test_of_a_vector_every_number_is_one() -> None:
     with pytest.raises(JobkitError, match="column scores is nan"):
         WORK.rows(Result(rows=nested, load=0), ("scores",), range(1), "quarantine")
     assert WORK.rows(Result(rows=nested, load=0), ("scores",), [5]) == [(5, {"score": [1.0, None]})]
+    with pytest.raises(TryFailed, match="its columns are words, letters"):
+        WORK.rows(Result(rows=[(0, 1)], load=0), ("words", "letters"), range(1))

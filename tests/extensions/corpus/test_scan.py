@@ -77,29 +77,6 @@ def test_text_in_any_blocks(hard: str, block: int, piece: int, shards: int, bom:
                 scan(find_sources([str(path)]))
 
 
-@given(st.lists(HARD, min_size=1, max_size=6), st.integers(1, 40), st.integers(0, 60), st.integers(1, 5))
-def test_jsonl_in_any_blocks(texts: list[str], block: int, piece: int, shards: int) -> None:
-    with TemporaryDirectory() as folder, borders(block, piece):
-        path = Path(folder, "documents.jsonl")
-        path.write_text(jsonl([{"id": number, "text": one} for number, one in enumerate(texts)]))
-        expected = [
-            (str(number), place, paragraph)
-            for number, one in enumerate(texts)
-            for place, paragraph in enumerate(reference(one.replace("\r\n", "\n").replace("\r", "\n")))
-        ]
-        if not expected:
-            return
-        read = scan(find_sources([str(path)]), processes=1)
-        found = read_all(Path(folder), plan(Path(folder), read, shards))
-        assert [(one.document, one.number, one.text) for one in found] == expected
-        for one in found:
-            given_text = texts[int(one.document)]
-            part = given_text[given_offset(one, 0) : given_offset(one, len(one.text))]
-            assert part.replace("\r\n", "\n").replace("\r", "\n") == one.text
-        assert read.corpus.documents == len(texts)
-        assert read.corpus.empty == len({*range(len(texts))} - {int(document) for document, _, _ in expected})
-
-
 def test_a_long_text_in_the_usual_blocks(tmp_path: Path) -> None:
     chance = Random(1)  # noqa: S311 - not cryptography
     words = ["word ", "né ", "漢字", "\t", "\u2003", "“", "\u00a0", "\r\n", "\n"]

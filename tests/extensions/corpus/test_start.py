@@ -13,7 +13,6 @@ import pytest
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_run_folder, read_points
-from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import apply, ledger, resumption
@@ -327,7 +326,8 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
     assert not finish(OUT)
     listed = jobkit("status", ".")
     assert (listed.returncode, "demo-" in listed.stdout) == (ExitCode.TO_COME, True), listed.stderr
-    for words, code in ("merge RUN", 5), ("logs RUN 1", 2), ("collect RUN", 2), ("resume RUN --replan", 2):
+    asked = "merge RUN", "report RUN", "logs RUN 1", "collect RUN", "resume RUN --replan"
+    for words, code in zip(asked, (5, 2, 2, 2, 2), strict=True):
         refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
     assert resumption.apply_as_job(OUT, ordered) == ExitCode.TO_COME
@@ -460,30 +460,6 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
         resumption.RESUMPTION.resume(out, resume.Asked())
-
-
-STAND_IN = """\
-name: first
-workload: stanza-ner
-model: {size: tiny, fallback: stand-in}
-sweep: {batch_size: [5]}
-device: cpu
-resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
-"""
-
-
-def test_a_job_plans_with_a_stand_in_that_a_person_permits(
-    ordered: ApplyRequest, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = Path("cache/models").absolute()
-    models.mkdir(parents=True)
-    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
-    monkeypatch.setenv(CACHE_VARIABLE, str(models.parent))
-    Path("first.yaml").write_text(STAND_IN, encoding="utf-8")
-    assert resumption.apply_as_job(OUT, replace(ordered, word="first.yaml", stand_in=True)) == 0
-    assert "warning: STAND-IN model, in place of en tiny" in shown(OUT)[1].splitlines()
-    assert resumption.plan_in_job(OUT) == 0
-    assert "STAND-IN model, in place of en tiny: its results" in shown(OUT)[1]
 
 
 @pytest.mark.slow

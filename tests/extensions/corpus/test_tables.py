@@ -31,7 +31,7 @@ from jobkit.extensions.corpus.tables import USUAL
 from jobkit.worker.paragraphs import SENTENCE_END
 from tests.extensions.corpus.test_bad import left, reasons
 from tests.extensions.corpus.test_scan import borders
-from tests.support.corpora import HARD, plan, read_all, reference
+from tests.support.corpora import HARD, jsonl, plan, read_all, reference
 
 GROUP = 3  # rows
 
@@ -65,7 +65,18 @@ def as_feather(path: Path, ids: Sequence[object], texts: Sequence[str | None]) -
     feather.write_feather(table_of(ids, texts), str(path), chunksize=GROUP)
 
 
-KINDS = {"csv": as_csv, "parquet": as_parquet, "arrow": as_stream, "feather": as_feather}
+def as_jsonl(path: Path, ids: Sequence[object], texts: Sequence[str | None]) -> None:
+    documents = zip(ids, texts, strict=True)
+    path.write_text(jsonl([{"id": name, "Body": text} for name, text in documents]), encoding="utf-8")
+
+
+KINDS = {
+    "csv": as_csv,
+    "jsonl": as_jsonl,
+    "parquet": as_parquet,
+    "arrow": as_stream,
+    "feather": as_feather,
+}
 
 
 def check(folder: Path, path: Path, texts: Sequence[str], ids: Sequence[object], shards: int = 3) -> Scan:
@@ -84,6 +95,8 @@ def check(folder: Path, path: Path, texts: Sequence[str], ids: Sequence[object],
         part = texts[names.index(one.document)][given_offset(one, 0) : given_offset(one, len(one.text))]
         assert part.replace("\r\n", "\n").replace("\r", "\n") == one.text
     source = read.corpus.sources[0]
+    silent = {*names} - {one.document for one in found}
+    assert (read.corpus.documents, read.corpus.empty) == (len(names), len(silent))
     counts = dict(READERS[source.kind].documents(read.corpus, 0, ()))
     assert counts == {name: len(reference(text)) for name, text in zip(names, whole, strict=True)}
     return read

@@ -242,25 +242,19 @@ def test_what_is_there_of_vectors_is_merged(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("found", "columns", "reason"),
     [
-        (np.zeros((2, WIDTH), np.float32), r"an array of float32 of shape \(2, 384\)"),
-        (np.zeros(3, np.float32), r"of shape \(3,\)"),
-        (np.zeros((3, WIDTH), np.int64), "an array of int64"),
+        (np.zeros((2, WIDTH), np.float32), "embedding", r"an array of float32 of shape \(2, 384\)"),
+        (np.zeros(3, np.float32), "embedding", r"of shape \(3,\)"),
+        (np.zeros((3, WIDTH), np.int64), "embedding", "an array of int64"),
+        (np.zeros((3, 4)), "a b", "vectors are one column, and COLUMNS has a, b"),
+        (Ragged.of([(np.zeros(2),), None, None]), "embedding", "without lengths of all"),
+        (Ragged.of([(np.zeros(2), np.zeros(2))] * 3), "embedding", "COLUMNS has"),
     ],
 )
-def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, reason: str) -> None:
+def test_what_is_no_vector_for_each_paragraph_is_a_bug(found: object, columns: str, reason: str) -> None:
     with pytest.raises(TryFailed, match=reason):
-        shard_work.WORK.rows(Result(vectors=found, load=0), ("embedding",), range(3))
-    wrong: list[tuple[Any, str]] = [
-        ([(np.zeros(2),), None], "without lengths of all"),
-        ([np.zeros((2, 2))] * 2, "COLUMNS has"),
-    ]
-    for arrays, why in wrong:
-        with pytest.raises(TryFailed, match=why):
-            shard_work.WORK.rows(Result(vectors=Ragged.of(arrays), load=0), ("embedding",), range(2))
-    with pytest.raises(TryFailed, match="vectors are one column, and COLUMNS has a, b"):
-        shard_work.WORK.rows(Result(vectors=np.zeros((3, 4)), load=0), ("a", "b"), range(3))
+        shard_work.WORK.rows(Result(vectors=found, load=0), tuple(columns.split()), range(3))
 
 
 def test_vectors_are_of_one_type(run: Path, tmp_path: Path) -> None:

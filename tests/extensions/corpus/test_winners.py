@@ -65,17 +65,6 @@ def points(tmp_path: Path) -> list[Point]:
     return points_of(tmp_path, plan(tmp_path, scan(find_sources([str(tmp_path / "a.txt")])), 3))
 
 
-def test_the_first_complete_try_wins_and_stays(tmp_path: Path, points: list[Point]) -> None:
-    for number in (1, 2):
-        work(tmp_path, 2, number)
-    first = claim(tmp_path, points[1], 2)
-    assert first is not None
-    assert (first.index, first.point_id, first.try_number, first.rows) == (2, "shard-00002", 2, 30)
-    assert claim(tmp_path, points[1], 1) == first
-    assert read_winners(tmp_path) == {2: first}
-    assert [path.name for path in (tmp_path / "winners").iterdir()] == ["shard-00002.json"]
-
-
 @pytest.mark.parametrize("damage", ["no manifest", "torn manifest", "short", "another paragraph", "no rows"])
 def test_rows_that_are_not_complete_never_win(tmp_path: Path, points: list[Point], damage: str) -> None:
     folder = work(tmp_path, 1)

@@ -16,19 +16,17 @@ import numpy as np
 import pytest
 
 from jobkit.core import json_codec
-from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import JobFacts, Outcome, Point, Record
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
+from jobkit.core.layout import POINTS_FILE, RECORD_FILE
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.extensions.corpus.plan import ROWS_FILE
 from jobkit.extensions.corpus.rows import PARTS_FILE
 from jobkit.extensions.corpus.vectors import read_vectors
-from jobkit.worker import work
-from jobkit.worker.record import Task
 from jobkit.worker.workloads.base import Entity
-from tests.support.builders import point
+from tests.support.builders import by_hand, point
 from tests.support.corpora import read_shard
 from tests.support.disks import disk
 from tests.support.shards import read_rows, write_shards
-from tests.worker.test_supervisor import batches
+from tests.worker.test_supervisor import batches, ended
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
@@ -47,15 +45,9 @@ DOCUMENTS = {"one.txt": "\n\n".join(COUNTED), "two.txt": "Été.\r\n\r\n\r\nA se
 
 def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
     """Run one try of a shard and return its record."""
-    run = folder / "run"
     out = out or folder / f"out-{len(list(folder.glob('out-*'))) + 1}"
     out.mkdir(exist_ok=True)
-    job = JobFacts(scheduler="hand")
-    task = Task(point=of, try_number=1, inputs=folder, out=out, job=job, run_dir=run)
-    outcome = work.run(task)
-    found = json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
-    assert found.outcome is outcome
-    return found
+    return ended(by_hand(of, folder, out, run_dir=folder / "run"))
 
 
 def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> list[Point]:
@@ -63,27 +55,6 @@ def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> 
     (folder / "run").mkdir()
     documents = {"told.txt": "\n\n".join(texts)} if texts else DOCUMENTS
     return write_shards(folder / "run", documents, of, shards)
-
-
-@pytest.mark.slow
-def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path)
-    found = tried(tmp_path, shard)
-    assert (found.outcome, found.message, found.needs) == (Outcome.OK, "", ())
-    out = tmp_path / "out-1"
-    rows = read_rows(out)
-    assert [(row["document"], row["paragraph"]) for row in rows] == [
-        *(("one.txt", n) for n in range(50)),
-        ("two.txt", 0),
-        ("two.txt", 1),
-    ]
-    assert [row["words"] for row in rows[:50]] == [len(text.split()) for text in COUNTED]
-    manifest = json_codec.from_json(Rows, (out / MANIFEST_FILE).read_text(), where="manifest")
-    data = (out / ROWS_FILE).read_bytes()
-    assert (manifest.rows, manifest.paragraphs, manifest.columns) == (52, 52, ("words",))
-    assert manifest.sha256 == hashlib.sha256(data).hexdigest()
-    assert not (out / ENTITIES_FILE).exists()
-    assert not list(out.glob("*.part"))
 
 
 @pytest.mark.slow
@@ -176,14 +147,6 @@ def test_the_rows_of_a_workload_without_columns_are_its_entities(tmp_path: Path)
     assert Entity._fields[1:] == tuple(rows[0])[2:]
 
 
-@pytest.mark.slow
-def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path, replace(SETTING, workload="tests.workloads.columns:Short"))
-    found = tried(tmp_path, shard)
-    assert found.outcome is Outcome.BUG
-    assert "its columns are words, letters" in found.message
-
-
 # -- failures
 
 
@@ -236,13 +199,6 @@ def test_on_a_full_disk_the_record_is_kept_and_no_row(tmp_path: Path) -> None:
         assert not list(small.glob("rows.json*"))
 
 
-def apart(folder: Path, index: int, out: Path) -> Record:
-    """Run one try of a point by a fresh Python; return its record."""
-    words = ["--points", folder / "run" / "points.jsonl", "--point", index, "--inputs", folder, "--out", out]
-    subprocess.run([sys.executable, "-m", "jobkit.worker", *map(str, words)], check=True)
-    return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
-
-
 # -- memory
 
 
@@ -256,7 +212,9 @@ def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
         folder = tmp_path / str(count)
         folder.mkdir()
         planned(folder, setting, *(f"Number {n:06} of many." for n in range(count)))
-        found = apart(folder, 1, folder)
+        words = f"-m jobkit.worker --points run/{POINTS_FILE} --point 1 --inputs . --out ."
+        subprocess.run([sys.executable, *words.split()], cwd=folder, check=True)
+        found = json_codec.from_json(Record, (folder / RECORD_FILE).read_text(), where="record")
         assert found.summary
         assert found.summary.items == count
         # maxrss_bytes has the memory of the process that started it, too.

@@ -139,18 +139,7 @@ def test_a_terminal_is_not_given_what_it_would_obey(monkeypatch: pytest.MonkeyPa
     assert shown.getvalue() == "\\x1b]0;title\\x07 \x1b[31mred\x1b[0m \x1b[3F\x1b[J"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "{garbage",
-        '{"exit": "a"}',
-        '{"kept": "abc"}',
-        '{"protocol": "x"}',
-        '{"error": 1}',
-        '{"out": [1]}',
-        "{" * 100_000,
-    ],
-)
+@pytest.mark.parametrize("answer", ["{garbage", '{"exit": "a"}', '{"out": [1]}', "{" * 100_000])
 def test_a_line_that_is_malformed_is_no_answer(answer: str) -> None:
     assert parse_answer(f"{MARK}{answer}\n".encode()) is None
 

@@ -11,20 +11,18 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.core.records import JobFacts
 from jobkit.worker import command
 from jobkit.worker.command import _with_line_feeds, keep_batch
 from jobkit.worker.measure.figures import GrowingFile, OwnFigures
-from jobkit.worker.record import Task, TryState
-from tests.support.builders import batch, point
+from jobkit.worker.record import TryState
+from tests.support.builders import batch, by_hand, point
 
 
 def test_of_very_many_batches_only_the_totals_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(command, "MOST_BATCHES", 2)
-    task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
-    state, stream = TryState(task, ""), io.StringIO()
+    state, stream = TryState(by_hand(point(), tmp_path), ""), io.StringIO()
     for number in range(5):
         keep_batch(state, stream, replace(batch(0, 10), load=number * 100, worker=number % 2))
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -38,8 +36,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
 
 @pytest.mark.parametrize(("wall_s", "work_s"), [(0.4, 0.4), (2.0, 0.5)])
 def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float, tmp_path: Path) -> None:
-    task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
-    state = TryState(task, "")
+    state = TryState(by_hand(point(), tmp_path), "")
     keep_batch(state, io.StringIO(), batch(0, 10))
     assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,6 @@ from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.memory import DEADLINE_S, POLL_S, STEADY_S, Wait
 
 GIB, MIB = 2**30, 2**20
-Readings = Iterable[int | None]
 Reader = Callable[..., Wait]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.measurements import NOT_ATTRIBUTABLE
 from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, sampling
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
@@ -136,14 +135,6 @@ def test_of_several_gpus_memory_is_a_sum_and_utilisation_is_the_mean_if_all_answ
     assert (peaks.device_bytes, peaks.process_bytes) == (None, None)
     assert peaks.sampler
     assert peaks.sampler.utilisation_mean_percent is None
-
-
-@pytest.mark.slow
-def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
-        words = [followed(card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
-    assert [energy and energy.attribution for energy in words] == ["", NOT_ATTRIBUTABLE, "", ""]
 
 
 @pytest.mark.slow

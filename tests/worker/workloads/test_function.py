@@ -12,7 +12,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, Entity, Workload, vectors_of
+from jobkit.worker.workloads.base import BY_LENGTHS, CHARACTERS, Entity, vectors_of
 from jobkit.worker.workloads.user_file import file_ref, names_file
 
 TEXT = ["Ada met Bob.", "Nothing here."]
@@ -241,17 +241,6 @@ def test_what_is_no_query_or_no_answer_to_pairs(
     path = str(tmp_path / "queries.txt") if queries else None
     with pytest.raises(JobkitError, match=words):
         own.open_workload("./tagger.py:tag", folder, queries=path).process(TEXT)
-
-
-def test_a_class_in_a_file(tmp_path: Path) -> None:
-    source = """
-        from jobkit.worker.workloads.count import Count
-
-        class Own(Count):
-            pass
-    """
-    workload: Workload = own.open_workload("tagger.py:Own", written(tmp_path, source))
-    assert workload.items_per_call() == 32
 
 
 def test_the_code_is_that_of_the_copy_and_the_errors_name_the_original(tmp_path: Path) -> None:

@@ -265,21 +265,6 @@ def test_a_new_process_on_a_gpu_is_warmed_up_with_a_whole_call(tagger: dict[str,
     assert len(opened._shapes) == whole
 
 
-def test_a_module_that_is_not_known_is_refused_by_its_name(kept_cache: Path, tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    built = Path(_built(EMBEDDER, kept_cache).path)
-    folder = shutil.copytree(built, tmp_path / "model")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules.append({"idx": 3, "name": "3", "path": "3", "type": "sentence_transformers.models.Dropout"})
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "3").mkdir()
-    (folder / "3" / "config.json").write_text('{"dropout": 0.1}')
-    opened = loaded(EMBEDDER, folder)
-    assert opened.effective()["shortcuts"] == "off: the model has a module Dropout"
-    assert len(opened.process(TEXT[:3]).vectors) == 3
-    assert opened.check_shortcuts(TEXT) == "the model has a module Dropout"
-
-
 def test_with_a_budget_both_ways_keep_it(tagger: dict[str, Path]) -> None:
     for shortcuts in ("exact", "off"):
         opened = open_workload(TAGGER, None)
