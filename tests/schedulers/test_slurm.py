@@ -41,18 +41,12 @@ def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert slurm.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("scancel", "12_[3-5,9]")
 
 
-@pytest.mark.parametrize(
-    ("config", "limit"),
-    [
-        (captured("slurm/config").stdout, 10_000),
-        ("MaxArraySize            = 1001\nSchedulerParameters     = bf_interval=1,max_array_tasks=300", 300),
-        ("MaxArraySize = 0", 0),
-        ("ClusterName = lab", None),
-    ],
-)
-def test_the_array_limit_is_on_the_index(config: str, limit: int | None) -> None:
+def test_the_array_limit_is_on_the_index() -> None:
     assert slurm.limit_argv() == captured("slurm/config").argv
-    assert slurm.parse_limit(config) == limit
+    assert slurm.parse_limit(captured("slurm/config").stdout) == 10_000
+    parameters = "MaxArraySize = 1001\nSchedulerParameters     = bf_interval=1,max_array_tasks=300"
+    limits = {parameters: 300, "MaxArraySize = 0": 0, "ClusterName = lab": None}
+    assert {config: slurm.parse_limit(config) for config in limits} == limits
 
 
 def test_every_task_counts_for_the_controllers_job_count() -> None:
@@ -100,14 +94,12 @@ def test_the_queue_tells_held_running_and_requeued() -> None:
     assert (again.task, again.state, again.reason) == (2, State.PENDING, "BeginTime")
 
 
-@pytest.mark.parametrize(
-    ("columns", "elapsed_s"), [("n[1-2]|2-03:04:05", 183_845), ("n1|12:34", 754), ("n1|INVALID", None)]
-)
-def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none(columns: str, elapsed_s: float | None) -> None:
-    row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c|cpu,gpu\n"
-    (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
-    assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
-    assert task.node == columns.partition("|")[0]
+def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none() -> None:
+    for columns, elapsed_s in (("n[1-2]|2-03:04:05", 183_845), ("n1|INVALID", None)):
+        row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c|cpu,gpu\n"
+        (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
+        assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
+        assert task.node == columns.partition("|")[0]
     (said,) = sacct("9_4|FAILED|0:0|12||50M|1|n1|None|a|b c|2026-01-02T03:04:05")
     assert (said.name, said.ended) == ("a|b c", True)
 
@@ -296,13 +288,11 @@ def test_a_job_whose_log_could_not_be_opened_never_ran() -> None:
     assert "could not open the job's log" in task.evidence
 
 
-@pytest.mark.parametrize(
-    ("required", "outcome"), [("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)]
-)
-def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None) -> None:
-    own = f"9_4|FAILED|0:9|12||{required}|2|n1|None"
-    (task,) = sacct(own, "9_4.batch|CANCELLED|0:9|12|3.5G||2|n1|")
-    assert task.outcome is outcome
+def test_memory_per_cpu_of_older_versions() -> None:
+    for required, outcome in (("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)):
+        own = f"9_4|FAILED|0:9|12||{required}|2|n1|None"
+        (task,) = sacct(own, "9_4.batch|CANCELLED|0:9|12|3.5G||2|n1|")
+        assert task.outcome is outcome, required
 
 
 ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "sh": "charges", "sacctmgr": "qos"}
