@@ -68,12 +68,11 @@ def test_a_status_that_the_controller_knew_stays_known(run: Path) -> None:
     assert read_accounts(run).runs[ONE][-1].exit_status == 201
 
 
-@pytest.mark.parametrize("asked_anew", [["sacct"], ["sacct", "-j", "77,78"]])
-def test_the_accounting_itself_may_unsay_an_end(run: Path, asked_anew: list[str]) -> None:
+def test_the_accounting_itself_may_unsay_an_end(run: Path) -> None:
     """As after a preemption: for some seconds sacct -D shows no more than PREEMPTED (measured)."""
     preempted, pending = ROW.format("PREEMPTED", ""), ROW.format("PENDING", "")
     write_answer(run, "slurm", "accounting", preempted, argv=["sacct"])
-    write_answer(run, "slurm", "accounting", preempted + pending, argv=asked_anew)
+    write_answer(run, "slurm", "accounting", preempted + pending, argv=["sacct", "-j", "77,78"])
     runs = read_accounts(run).runs[ONE]
     assert [(one.ended, one.outcome) for one in runs] == [(True, Outcome.PREEMPTED), (False, None)]
 
@@ -94,20 +93,17 @@ def test_a_line_that_is_no_answer_is_named(run: Path, line: dict[str, object]) -
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "known"),
-    [("demo", "demo", True), ("other", "demo", False), ("", "demo", True), ("other", None, True)],
+    ("kind", "row"),
+    [("accounting", "77_1|TIMEOUT|0:0|60||50M|1|node1|None|"), ("queue", "77_1|RUNNING|None|n1|1:00|N/A|")],
 )
-@pytest.mark.parametrize("kind", ["accounting", "queue"])
 def test_a_number_given_again_to_a_job_of_another_name_is_of_another_job(
-    run: Path,
-    kind: str,
-    name: str,
-    wanted: str | None,
-    known: bool,  # noqa: FBT001 - pytest passes by name
+    run: Path, kind: str, row: str
 ) -> None:
-    row = ROW.format("TIMEOUT", name) if kind == "accounting" else f"77_1|RUNNING|None|n1|1:00|N/A|{name}\n"
-    write_answer(run, "slurm", kind, row)
-    assert bool(read_accounts(run, name=wanted).runs) is known
+    for name, known in (("other", False), ("demo", True), ("", True)):
+        (run / ACCOUNTING_FILE).unlink(missing_ok=True)
+        write_answer(run, "slurm", kind, f"{row}{name}\n")
+        assert bool(read_accounts(run, name="demo").runs) is known
+    assert read_accounts(run, name=None).runs
 
 
 def test_tasks_of_several_points_and_of_points_submitted_again(tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def known(of: Record) -> Conditions:
         ("2.11.0+cu130", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW]),
         ("2.9.0", {OLD: SEGMENTS}, [NEW]),  # an alias
         ("2.8.1", {NEW: "max_split_size_mb:64", OLD: SEGMENTS}, [OLD]),
-        ("", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW, OLD]),
         ("nightly", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW, OLD]),
     ],
 )

@@ -36,6 +36,7 @@ def test_what_is_left_takes_as_long_as_its_characters_did(
 
 DONE_A, DONE_B = (Pace(setting=name, state="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))
 WAITING_A, WAITING_C = (Pace(setting=name, state="waiting") for name in "ac")
+MISSING_C = Pace(setting="c", state="missing")
 RUNNING_A = Pace(setting="a", state="running", elapsed_s=4.0)
 RUNNING_B = Pace(setting="b", state="running", elapsed_s=5.0, left_s=15.0)
 ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
@@ -45,11 +46,7 @@ ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
     ("points", "at_a_time", "to_go_s"),
     [
         # b is free at 15; a's like took 10 s, so a is free at 6, and after both that wait at 26 or 25.
-        (
-            [DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, replace(WAITING_C, state="missing")],
-            0,
-            25.0,
-        ),
+        ([DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, MISSING_C], 0, 25.0),
         # A setting of which nothing is known takes as long as all did; what overran its like ends at once,
         # but when is not known if it takes half as long again.
         ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=14.0), WAITING_C], 0, 15.0),

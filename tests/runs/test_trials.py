@@ -33,6 +33,7 @@ TRIED = Trial(
 )
 LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
 ABOVE = "above the bound of 15.90 GiB (95 %)"
+LIKELY = "most likely for its memory"
 PROCESS_LIMIT = "16.00 GiB of process memory"
 
 
@@ -81,10 +82,7 @@ FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)
             f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %), {ABOVE}",
         ),
         ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
-        (
-            {"outcome": Outcome.LOST, "killed": True},
-            f"was tested for {LIMIT}, and was killed, most likely for its memory",
-        ),
+        ({"outcome": Outcome.LOST, "killed": True}, f"was tested for {LIMIT}, and was killed, {LIKELY}"),
     ],
 )
 def test_what_is_said_of_a_trial(known: dict[str, Any], sentence: str) -> None:
