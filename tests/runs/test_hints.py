@@ -153,10 +153,7 @@ def test_what_a_job_of_the_run_could_not_submit_is_reported(tmp_path: Path) -> N
     for left, words in (
         ({"points": "?"}, "could not submit again: "),
         (why, "could not submit 2 points again: no submit host"),
-        (
-            {"role": "plan", **why},
-            "the job that planned the corpus could not submit 2 points: no submit host",
-        ),
+        ({"role": "plan", **why}, "planned the corpus could not submit 2 points: no submit host"),
     ):
         folder = marked(tmp_path, ORDER_FILE) if "role" in left else tmp_path
         ((notice,), _) = advice(a_run([DONE], left=left, folder=folder), "runs/demo")
