@@ -295,21 +295,16 @@ def test_the_published_pair(capacity_gib: float, largest: int) -> None:
     assert "below the model's own memory" in found.warnings[1]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "peaks", "capacity", "reason"),
-    [
+def test_what_cannot_be_known_has_the_reason() -> None:
+    for sizes, peaks, capacity, reason in (
         ([50, 50], [1.0, 2.0], 10, "1 size measured: a line needs two"),
         ([], [], 10, "nothing measured"),
         ([50, 100], [5.0, 6.0], None, "how much memory there is was not recorded"),
         ([50, 100], [5.0, 5.0], 10, "does not grow"),
-    ],
-)
-def test_what_cannot_be_known_has_the_reason(
-    sizes: list[int], peaks: list[float], capacity: float | None, reason: str
-) -> None:
-    found = estimate(sizes, peaks, capacity)
-    assert (found.largest, found.line is None) == (None, capacity is not None or len(set(sizes)) < 2)
-    assert reason in found.reason
+    ):
+        found = estimate(sizes, peaks, capacity)
+        assert (found.largest, found.line is None) == (None, capacity is not None or len(set(sizes)) < 2)
+        assert reason in found.reason
 
 
 def test_the_residual_is_the_scatter_about_the_line() -> None:

@@ -13,25 +13,20 @@ from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, a_run, tried
 
 
-@pytest.mark.parametrize(
-    ("characters", "total", "work_s", "left_s"),
-    [
+def test_what_is_left_takes_as_long_as_its_characters_did() -> None:
+    for characters, total, work_s, left_s in (
         (10_000, 40_000, 1.0, 3.0),
         (300, 200, 1.0, 0.0),
         (100, None, 1.0, None),  # of an older jobkit
         (0, 200, 1.0, None),
         (100, 200, 0.0, None),
         (100, 200, math.inf, None),
-    ],
-)
-def test_what_is_left_takes_as_long_as_its_characters_did(
-    characters: int, total: int | None, work_s: float, left_s: float | None
-) -> None:
-    line = replace(batch(0, seconds=work_s), characters=characters, characters_total=total)
-    far = progress_of([line])
-    assert far is not None
-    assert far.left_s == (left_s if left_s is None else pytest.approx(left_s))
-    assert progress_of([]) is None
+    ):
+        line = replace(batch(0, seconds=work_s), characters=characters, characters_total=total)
+        far = progress_of([line])
+        assert far is not None
+        assert far.left_s == (left_s if left_s is None else pytest.approx(left_s))
+        assert progress_of([]) is None
 
 
 DONE_A, DONE_B = (Pace(setting=name, state="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))

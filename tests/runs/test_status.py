@@ -103,9 +103,9 @@ BEGIN = Begin(scheduler="slurm", job="77", task=1, restart=0, round=1, at="2026-
 SINCE = local(NOW - timedelta(seconds=67))
 
 
-@pytest.mark.parametrize(
-    ("queued", "shared", "begin", "elapsed_s"),
-    [
+def test_how_long_a_point_has_been_running() -> None:
+    """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
+    for queued, shared, begin, elapsed_s in (
         (waits(State.RUNNING, elapsed_s=7.0), False, BEGIN, 7),
         (waits(State.RUNNING, start_at=SINCE), False, BEGIN, 67),
         (waits(State.RUNNING), False, BEGIN, None),
@@ -113,18 +113,10 @@ SINCE = local(NOW - timedelta(seconds=67))
         (waits(State.RUNNING, task=0), False, BEGIN, 60),
         (None, False, None, None),
         (None, False, replace(BEGIN, at="2026-01-02T12:30:00Z"), 0),
-    ],
-)
-def test_how_long_a_point_has_been_running(
-    queued: Queued | None,
-    shared: bool,  # noqa: FBT001 - pytest passes by name
-    begin: Begin | None,
-    elapsed_s: float | None,
-) -> None:
-    """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
-    point = stands(PointStanding.RUNNING, queued=queued)
-    begun = replace(tried(1), begin=begin, alone=not shared)
-    assert replace(point, all_tries=(begun,), queued=queued).elapsed_s == elapsed_s
+    ):
+        point = stands(PointStanding.RUNNING, queued=queued)
+        begun = replace(tried(1), begin=begin, alone=not shared)
+        assert replace(point, all_tries=(begun,), queued=queued).elapsed_s == elapsed_s
 
 
 def run_of(folder: Path, points: list[Point]) -> Path:

@@ -62,20 +62,15 @@ def test_the_best_mean_is_recommended_next_to_the_next_best_and_the_fastest() ->
     assert "Next: batch_size 85, 0.81 ± 0.025 (n=3): 0.1 higher (0.07" in lowest
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
+def test_within_the_scatter_the_speed_counts_and_points_without_the_metric_are_counted() -> None:
+    for values, said in (
         (ALIKE, "with 95 % confidence); no difference is shown."),
         (ALIKE, "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown."),
         (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "The same f1 as 4 other settings: speed decides."),
         (dict.fromkeys(SIZES, (0.9, 0.9, 0.9)), "Take batch_size 175"),
         ({**APART, 175: ()}, "f1 has no value in 3 of 12 points: left out of its means."),
-    ],
-)
-def test_within_the_scatter_the_speed_counts_and_points_without_the_metric_are_counted(
-    values: Values, said: str
-) -> None:
-    assert said in text(reporting(values))
+    ):
+        assert said in text(reporting(values))
 
 
 SECONDS = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
