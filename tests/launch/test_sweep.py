@@ -163,10 +163,7 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     (run,) = (home / "runs").iterdir()
     again = sweep()
     assert again.returncode == 2
-    assert (
-        f"this sweep has a run already: runs/{run.name}, 1 point: 1 done; nothing was submitted"
-        in again.stderr
-    )
+    assert f"has a run already: runs/{run.name}, 1 point: 1 done; nothing was submitted" in again.stderr
     assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
     for option in ("--wait", "--print-jobs"):  # a pipeline types them again
         assert sweep(option).returncode == 0
@@ -428,11 +425,8 @@ def test_a_refused_check_leaves_no_folder_and_a_refused_follower_cancels_the_swe
     with pytest.raises(JobkitError, match="Job dependency problem") as caught:
         go(followed)
     assert caught.value.exit_code == 3
-    assert [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:] == [
-        ("refused", None),
-        ("cancelled", "7"),
-        ("cancelled", "8"),
-    ]
+    last = [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:]
+    assert last == [("refused", None), ("cancelled", "7"), ("cancelled", "8")]
 
 
 @pytest.mark.slow
