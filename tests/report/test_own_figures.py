@@ -101,12 +101,9 @@ def test_several_units_of_a_name_are_several_columns_and_what_could_not_be_read_
 ) -> None:
     one, other, bad = map(record, grid([50], repeats=3))
     nothing = {"f1": Metric(value=math.nan)}
-    tries = [
-        replace(reporting(one, {"t": 1.0}, "s"), metrics_bad_lines=3),
-        replace(reporting(other, {"t": 900.0}, "ms"), metrics_bad_lines=4),
-        replace(bad, metrics=nothing),
-    ]
-    collected = collect([write_records(tmp_path, tries)])
+    one = replace(reporting(one, {"t": 1.0}, "s"), metrics_bad_lines=3)
+    other = replace(reporting(other, {"t": 900.0}, "ms"), metrics_bad_lines=4)
+    collected = collect([write_records(tmp_path, [one, other, replace(bad, metrics=nothing)])])
     assert (cells(collected)["t s"], cells(collected)["t ms"]) == (["1 (n=1)"], ["900 (n=1)"])
     notes = "; ".join(collected.notes)
     assert "t has several units, each with a column of its own: ms, s" in notes

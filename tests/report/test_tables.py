@@ -218,13 +218,9 @@ def test_a_run_named_twice_counts_once_and_one_that_is_not_there_is_a_fault(tmp_
 def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
     def odd(one: Record, idle: int) -> Record:
         said = replace(one.memory, device_idle_bytes=idle, device_baseline_bytes=GIB)
-        return replace(
-            one,
-            inert=("tokenize_batch_size",),
-            effective={"tokenize_batch_size": 32},
-            gpu=replace(GPU, foreign_processes=1),
-            memory=replace(said, disagreement="torch holds more than NVML saw"),
-        )
+        said = replace(said, disagreement="torch holds more than NVML saw")
+        one = replace(one, inert=("tokenize_batch_size",), effective={"tokenize_batch_size": 32})
+        return replace(one, gpu=replace(GPU, foreign_processes=1), memory=said)
 
     points = [replace(one, params={"batch_size": 50, "repeat": 7}) for one in grid([50], repeats=3)]
     idle = (GIB, GIB + 16 * MIB, 3 * GIB)

@@ -124,11 +124,8 @@ def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path)
     assert read_accounts(run).missed["slurm"] == {ONE, JobTask("slurm", "77", 2)}, "other words name no task"
     miss(run, after(59), "77.1", "77.2")
     accounts = read_accounts(run)
-    assert (accounts.gone, accounts.due("slurm", after(100)), accounts.due("slurm", after(119))) == (
-        {},
-        False,
-        True,
-    )
+    due = [accounts.due("slurm", after(seconds)) for seconds in (100, 119)]
+    assert (accounts.gone, due) == ({}, [False, True])
     miss(run, after(60), "77.1")
     accounts = read_accounts(run)
     assert accounts.gone == {ONE: after(0)}
@@ -173,8 +170,5 @@ def test_each_line_of_a_driver_here_is_of_another_try(tmp_path: Path) -> None:
     for words, index in (("first", 1), ("of 2", 2), ("second", 1)):
         row = {"job_id": "99", "task": index, "evidence": words, "host": "n", "elapsed_s": 1}
         write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
-    runs = read_accounts(folder).runs
-    assert {task.task: [one.evidence for one in ran] for task, ran in runs.items()} == {
-        1: ["first", "second"],
-        2: ["of 2"],
-    }
+    said = {task.task: [one.evidence for one in ran] for task, ran in read_accounts(folder).runs.items()}
+    assert said == {1: ["first", "second"], 2: ["of 2"]}

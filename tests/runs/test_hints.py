@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
@@ -122,15 +123,9 @@ def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() ->
 
 
 def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_beside_it() -> None:
-    begun = {"at": AT, "scheduler": "slurm"}
-    soon, late = (
-        replace(
-            a_run([a_point(1, PointStanding.FAILED, Outcome.BUG)]),
-            unanswered=begun,
-            now=datetime.fromisoformat(AT) + timedelta(seconds=seconds),
-        )
-        for seconds in (1, 31)
-    )
+    run = a_run([failed(1)], unanswered={"at": AT, "scheduler": "slurm"})
+    began = datetime.fromisoformat(AT)
+    soon, late = (replace(run, now=began + timedelta(seconds=seconds)) for seconds in (1, 31))
     notices, steps = advice(soon, "runs/demo")
     assert "a submission is under way" in notices[0]
     assert not any("resume" in step.command for step in steps)
@@ -211,11 +206,10 @@ def out_of_time(
 ) -> PointStatus:
     """Return a point that ran out of time after some batches of half a second each."""
     folder.mkdir(parents=True)
-    lines = [
-        replace(batch(number), batches_total=total, characters_total=5_000 * total)
-        for number in range(batches)
-    ]
-    (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
+    (folder / "batches.jsonl").touch()
+    for number in range(batches):
+        line = replace(batch(number), batches_total=total, characters_total=5_000 * total)
+        append_line(folder / "batches.jsonl", to_json(line))
     task = JobTask("slurm", "77", index)
     account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
     found = replace(tried(1, Outcome.TIMEOUT, task=task), folder=str(folder), account=account)

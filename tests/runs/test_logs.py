@@ -163,11 +163,9 @@ def test_the_try_tells_who_runs_it_and_before_it_has_begun_the_journal(run: Path
 def test_the_job_that_was_submitted_since_is_the_latest_and_its_points_share_a_log(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
-    found = [find_log(run, "1"), find_log(run, "1", 1)]
-    assert [(log.tried.number, name(log), log.tries) for log in found] == [
-        (0, "78_1.out", ()),
-        (1, "77_1.out", (1,)),
-    ]
+    latest, first = find_log(run, "1"), find_log(run, "1", 1)
+    assert (latest.tried.number, name(latest), latest.tries) == (0, "78_1.out", ())
+    assert (first.tried.number, name(first), first.tries) == (1, "77_1.out", (1,))
     (run / "tasks-3.txt").write_text("1 3\n2\n")
     write_submitted(run, "slurm", "79", first=1, last=2, list="tasks-3.txt", round=3)
     assert [find_log(run, word).others for word in "123"] == [("p003",), (), ("p001",)]

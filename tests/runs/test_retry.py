@@ -129,14 +129,10 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
 
 
 def test_what_a_word_selects() -> None:
-    looks = [
-        one_look(1, PointStanding.FAILED, Outcome.TIMEOUT),
-        one_look(2, PointStanding.FAILED, Outcome.LOST),
-        one_look(3, PointStanding.FAILED, Outcome.CANCELLED),
-        one_look(4, PointStanding.DONE, Outcome.PRUNED),
-        one_look(5, PointStanding.MISSING),
-        one_look(6, PointStanding.WAITING),
-    ]
+    failed = (Outcome.TIMEOUT, Outcome.LOST, Outcome.CANCELLED)
+    looks = [one_look(n, PointStanding.FAILED, outcome) for n, outcome in enumerate(failed, 1)]
+    looks += [one_look(4, PointStanding.DONE, Outcome.PRUNED), one_look(5, PointStanding.MISSING)]
+    looks += [one_look(6, PointStanding.WAITING)]
     selected = {"": [1, 2, 3, 5], "failed": [1, 2], "cancelled": [3], "missing": [5], "lost": [2]}
     selected |= {"pruned": [4], "failed cancelled": [1, 2, 3], "failed 1 3": [1], "node_fail": []}
     assert {words: indices(select_points(looks, words.split())) for words in selected} == selected
@@ -200,16 +196,11 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
 
 
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
-    looks = [
-        one_look(1, PointStanding.FAILED, Outcome.NODE_FAIL),
-        one_look(2, PointStanding.FAILED, Outcome.PREEMPTED),
-    ]
-    there, anywhere = (
-        {group.change.exclude: group.points for group in again(looks, strictly=True, anywhere=it)}
-        for it in (False, True)
-    )
-    assert there == {("n1",): (1,), (): (2,)}
-    assert anywhere == {(): (1, 2)}
+    ended = (Outcome.NODE_FAIL, Outcome.PREEMPTED)
+    looks = [one_look(n, PointStanding.FAILED, outcome) for n, outcome in enumerate(ended, 1)]
+    for anywhere, expected in ((False, {("n1",): (1,), (): (2,)}), (True, {(): (1, 2)})):
+        found = again(looks, strictly=True, anywhere=anywhere)
+        assert {group.change.exclude: group.points for group in found} == expected
 
 
 LARGE = ("resources.memory=16GiB",)

@@ -255,27 +255,17 @@ def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    points = sweep(run, 8)
-    write_points(tmp_path / "more", grid(range(1, 10)))
-    (run / "points.jsonl").write_bytes((tmp_path / "more" / "points.jsonl").read_bytes())
+    run, points = tmp_path / "run", grid(range(1, 10))
+    write_points(run, points)
+    write_submitted(run, "slurm", "77", first=1, last=8)
     write_record(run, record(points[0]))
     write_exit(run, points[1], FAILED)
     write_begin(run, points[3])
     write_exit(run, points[7], FAILED)
     waiting = ("77_3 PENDING Resources", "77_6 PENDING BadConstraints")
     programs.squeue(*waiting, "77_4 RUNNING", "77_5 RUNNING", "77_8 COMPLETING")
-    assert standings(run) == [
-        PointStanding.DONE,
-        PointStanding.FAILED,
-        PointStanding.WAITING,
-        PointStanding.RUNNING,
-        PointStanding.RUNNING,
-        PointStanding.STUCK,
-        PointStanding.UNSETTLED,
-        PointStanding.FAILED,
-        PointStanding.MISSING,
-    ]
+    expected = "done failed waiting running running stuck unsettled failed missing"
+    assert [str(standing) for standing in standings(run)] == expected.split()
     assert seen(run).points[2].queued == Queued(
         job_id="77", task=3, state=State.PENDING, reason="Resources", name=RUN_ID, node="n1"
     )
@@ -318,9 +308,7 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
     assert queue.startswith("squeue ")
     assert queue.endswith(" -j 77,877,78,878,79,879")
     assert accounting.startswith("sacct ")
-    assert [one.points[0].standing for one in found] == [PointStanding.RUNNING] + [
-        PointStanding.UNSETTLED
-    ] * 2
+    assert [str(one.points[0].standing) for one in found] == ["running", "unsettled", "unsettled"]
     assert found[0].points[50].outcome is Outcome.TIMEOUT
     assert [one.points[50].outcome for one in found[1:]] == [None, None]
 
@@ -438,9 +426,8 @@ def test_results_have_a_minute_to_come_home(tmp_path: Path, queue: Programs) -> 
     sweep(run, 2)
     now = datetime.now().astimezone()
     ends = (f"{now - timedelta(seconds=ago):%Y-%m-%dT%H:%M:%S}" for ago in (20, 70))
-    queue.says(
-        "sacct", *(f"77_{n}|COMPLETED|0:0|9|||1|n1|None|{RUN_ID}|{end}" for n, end in enumerate(ends, 1))
-    )
+    rows = (f"77_{n}|COMPLETED|0:0|9|||1|n1|None|{RUN_ID}|{end}" for n, end in enumerate(ends, 1))
+    queue.says("sacct", *rows)
     assert outcomes(run) == [None, Outcome.LOST]
 
 
@@ -467,11 +454,8 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
     programs.squeue("78_1 PENDING Priority")
     again, left = seen(run).points
-    assert (again.standing, again.outcome, again.task) == (
-        PointStanding.WAITING,
-        None,
-        JobTask("slurm", "78", 1),
-    )
+    assert (again.standing, again.outcome) == (PointStanding.WAITING, None)
+    assert again.task == JobTask("slurm", "78", 1)
     assert [tried.number for tried in again.tries] == [1]
     assert left.standing is PointStanding.FAILED
     programs.squeue()
@@ -479,18 +463,13 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     programs.sacct("78_1 NODE_FAIL 0:0")
     again = seen(run).points[0]
     assert (again.standing, again.outcome) == (PointStanding.FAILED, Outcome.NODE_FAIL)
-    assert [(one.outcome, one.node) for one in history(again)] == [
-        (Outcome.RAM_OOM, "node1"),
-        (Outcome.NODE_FAIL, "n1"),
-    ]
+    before = [(one.outcome, one.node) for one in history(again)]
+    assert before == [(Outcome.RAM_OOM, "node1"), (Outcome.NODE_FAIL, "n1")]
     write_submitted(run, "slurm", "79", first=1, last=1, round=3)
     write_begin(run, one, 2, job=79)
     write_exit(run, one, FAILED, 2)
-    assert [(one.outcome, one.node) for one in history(seen(run).points[0])] == [
-        (Outcome.NODE_FAIL, "n1"),
-        (Outcome.RAM_OOM, "node1"),
-        (Outcome.BUG, "node1"),
-    ]
+    before = [(one.outcome, one.node) for one in history(seen(run).points[0])]
+    assert before == [(Outcome.NODE_FAIL, "n1"), (Outcome.RAM_OOM, "node1"), (Outcome.BUG, "node1")]
 
 
 @pytest.mark.slow

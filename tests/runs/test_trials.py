@@ -11,15 +11,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.runs.trials import (
-    ALLOCATOR,
-    PROCESS,
-    Trial,
-    describe_trials,
-    memory_of,
-    settled_trials,
-    trials,
-)
+from jobkit.runs.trials import ALLOCATOR, PROCESS, Trial, describe_trials, memory_of, settled_trials, trials
 from tests.support.builders import point, write_points
 
 TRIED = Trial(
@@ -57,13 +49,8 @@ def test_the_last_line_for_a_point_counts_and_every_message_stands_for_itself(tm
     assert describe_trials([]) == ()
     settled, second = replace(TRIED, outcome=Outcome.GPU_OOM), replace(TRIED, index=7)
     few, other = Trial(message="too few"), Trial(message="another card")
-    assert trials(write(tmp_path, few, TRIED, settled, few, other, second, tail='{"index": 8')) == [
-        few,
-        settled,
-        few,
-        other,
-        second,
-    ]
+    run = write(tmp_path, few, TRIED, settled, few, other, second, tail='{"index": 8')
+    assert trials(run) == [few, settled, few, other, second]
     assert len(describe_trials([few, TRIED, few])) == 2, "nothing is said twice"
 
 

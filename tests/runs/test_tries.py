@@ -51,17 +51,10 @@ def accounted(
     return replace(known, evidence="State WORDS", node=node)
 
 
-def accounts(
-    *runs: Outcome | None, submitted: JobTask | None = ONE, gone: bool = False, cancelled: bool = False
-) -> Accounts:
-    known = tuple(accounted(outcome) for outcome in runs)
-    journal = Journal(submissions=(), cancelled={ONE: "ten"} if cancelled else {})
-    return replace(
-        join_answers(journal, ()),
-        submitted={1: submitted} if submitted else {},
-        runs={ONE: known} if known else {},
-        gone={ONE: "eleven"} if gone else {},
-    )
+def accounts(*runs: Outcome | None, submitted: JobTask | None = ONE, gone: bool = False) -> Accounts:
+    known = {ONE: tuple(accounted(outcome) for outcome in runs)} if runs else {}
+    at, away = {1: submitted} if submitted else {}, {ONE: "eleven"} if gone else {}
+    return replace(join_answers(Journal(submissions=()), ()), submitted=at, runs=known, gone=away)
 
 
 def read(run: Path, known: Accounts, of: Point | None = None) -> list[Try]:
@@ -79,11 +72,7 @@ def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(tmp_path: P
         write_begin(tmp_path, point(), number)
     early, late, lost = Outcome.PREEMPTED, Outcome.TIMEOUT, Outcome.LOST
     told = [outcomes(read(tmp_path, accounts(*runs))) for runs in ((), (late,), (early, early, late, late))]
-    assert told == [
-        [None, lost, lost],
-        [late, lost, lost],
-        [late, late, early],
-    ]
+    assert told == [[None, lost, lost], [late, lost, lost], [late, late, early]]
 
 
 def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
