@@ -27,11 +27,11 @@ from jobkit.runs.reader import read_status
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.registry import query_environment, submission_environment
 from jobkit.schedulers.types import Array, JobId, JobRequest
+from tests.support import surveys
 from tests.support.builders import events, grid, point, write_event, write_points, write_submitted
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
-DATA = Path(__file__).parents[1] / "data"
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 SEVEN = JobId("7")
 JOB = Job(script="job.sh", array=ARRAY)
@@ -39,10 +39,8 @@ JOB = Job(script="job.sh", array=ARRAY)
 
 def captured(queue: Programs, program: str, name: str) -> None:
     """Let a program say what a real one said."""
-    text = (DATA / f"{name}.txt").read_text(encoding="utf-8")
-    found = re.fullmatch(r"\$ .*\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
-    assert found
-    queue.says(program, *found[2].splitlines(), status=int(found[1]), error=found[3])
+    answer = surveys.captured(name)
+    queue.says(program, *answer.stdout.splitlines(), status=answer.status, error=answer.stderr)
 
 
 def request_of(**fields: object) -> JobRequest:

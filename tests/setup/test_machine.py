@@ -81,7 +81,6 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
 
 
 SWEEP = "jobkit sweep first.yaml --set name=x"
-TRY = f"{SWEEP} --stand-in"
 
 
 def test_a_model_that_is_not_there() -> None:
@@ -95,7 +94,7 @@ def test_a_model_that_is_not_there() -> None:
         found = machine.model(SweepSpec(name="x", model=model), Path(), sweep)
         assert (found.status, words in f"{found.said}\n{found.hint}") == (status, True)
         offered = model == ModelSpec() and bool(sweep)
-        assert (TRY in found.hint.splitlines()) is offered, "if there is a stand-in"
+        assert (f"{SWEEP} --stand-in" in found.hint.splitlines()) is offered, "if there is a stand-in"
 
 
 def test_a_model_that_is_there(
