@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
@@ -29,7 +28,11 @@ from jobkit.runs.driver_lock import is_held
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import ENDED, MOVING, PointStanding, RunStatus, count_by_state, first_task
-from jobkit.spec.policy import OnEnd, Webhook
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+    from jobkit.spec.policy import Webhook
 
 DEADLINE_S = 10.0
 BEGUN, SENT, KEPT = "begun", "sent", "kept"  # how the names of its files end
@@ -39,21 +42,23 @@ FULL_WIDTH = {ord(sign): ord(sign) + 0xFEE0 for sign in "<>&@*_`~[]#|!\\"}
 """Signs of HTML, Markdown and mentions, each to a form that looks like it and that no program obeys."""
 
 
-def on_end_of(run_dir: Path) -> OnEnd:
-    """Return what a run does at its end; nothing if its spec cannot be read."""
-    from jobkit.spec.sweep_spec import load_spec  # here: of most runs the text shows that there is nothing
-
+def outlets_of(run_dir: Path) -> dict[str, Webhook | list[str]]:
+    """Return by name what is told at the end of a run; nothing if its spec cannot be read."""
     try:
-        text = read_text(run_dir / SPEC_FILE)
-        return (load_spec(run_dir / SPEC_FILE).on_end if "\non_end:\n" in text else None) or OnEnd()
+        if "\non_end:\n" not in read_text(run_dir / SPEC_FILE):
+            return {}
+        from jobkit.spec.sweep_spec import load_spec  # here: most runs tell nothing
+
+        told = load_spec(run_dir / SPEC_FILE).on_end
     except (JobkitError, OSError):
-        return OnEnd()
+        return {}
+    return told.outlets if told else {}
 
 
 def states(run_dir: Path) -> dict[str, str]:
     """Return by outlet, once it was tried, whether the message is sent, perhaps sent, or kept and why."""
     found = {}
-    for name in on_end_of(run_dir).outlets:
+    for name in outlets_of(run_dir):
         begun, sent, kept = (run_dir / ON_END.format(name, state) for state in (BEGUN, SENT, KEPT))
         if begun.exists():
             found[name] = SENT if sent.exists() else f"perhaps {SENT}"
@@ -86,7 +91,7 @@ def tell(run_dir: Path, *, following: bool = False) -> None:
 
     ``following`` as in `verdict`.
     """
-    outlets = on_end_of(run_dir).outlets
+    outlets = outlets_of(run_dir)
     open_ = [name for name in outlets if not (run_dir / ON_END.format(name, BEGUN)).exists()]
     if not open_ or (run_dir / COPY_FILE).exists():
         return
@@ -165,6 +170,8 @@ def _body(form: str, text: object) -> str:
 
 def _post(parts: SplitResult, body: str) -> str | None:
     """POST a message; what is not connected at the deadline never sends it."""
+    from http.client import HTTPException
+
     gate, over = threading.Lock(), threading.Event()
     why: list[str | None] = ["no connection within 10 s"]
     target = f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}"
@@ -193,6 +200,9 @@ def _post(parts: SplitResult, body: str) -> str | None:
 
 def _connection(parts: SplitResult) -> HTTPConnection:
     """Return a connection that follows no redirect, by the proxy that the environment names for the host."""
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.request import getproxies, proxy_bypass
+
     host, kind = parts.hostname or "", HTTPSConnection if parts.scheme == "https" else HTTPConnection
     proxy = getproxies().get(parts.scheme, "") if host not in LOOPBACK and not proxy_bypass(host) else ""
     via = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else parts

@@ -215,13 +215,13 @@ class Todo:
         newest = self._open[-1].waiting if self._open else None
         return newest.popleft() if newest else None
 
-    def _window(self, item: int) -> Window:
+    def window(self, item: int) -> Window:
         [window] = [one for one in self._open if one.first <= item < one.first + len(one.texts)]
         return window
 
     def halve(self, call: Call) -> list[Call]:
         """Put the halves of a call in its place."""
-        window, middle = self._window(call.first), len(call.items) // 2
+        window, middle = self.window(call.first), len(call.items) // 2
         window.left += 1
         halves = call.items[:middle], call.items[middle:]
         return [window.call(item - window.first for item in half) for half in halves]
@@ -230,7 +230,7 @@ class Todo:
         self, first_item: int, rows: Iterable[tuple[Any, ...]], *bad: tuple[int, Outcome, str]
     ) -> list[Window]:
         """Keep the rows of a call that has ended, or why it has none; return windows done now, in order."""
-        window = self._window(first_item)
+        window = self.window(first_item)
         window.rows += rows
         window.bad += bad
         window.left -= 1

@@ -13,7 +13,7 @@ import re
 import resource
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
@@ -458,7 +458,9 @@ def quarantine(state: TryState, call: Call, why: TryFailed) -> None:
     _keep(state, call, (), (call.first, why.outcome, message))
 
 
-def _keep(state: TryState, call: Call, rows: Iterable[Row], *bad: tuple[int, Outcome, str]) -> None:
+def _keep(state: TryState, call: Call, rows: Sequence[Row], *bad: tuple[int, Outcome, str]) -> None:
     if state.todo and state.output:
+        at = state.todo.window(call.first)
+        rows = state.output.encode(rows, at.first, at.places)
         for window in state.todo.keep(call.first, rows, *bad):
             state.output.write(window.rows, window.first, window.places, window.bad)

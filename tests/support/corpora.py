@@ -102,7 +102,7 @@ def write_result(
     output.open(columns)
     failed = True
     try:
-        output.write(rows, 0, paragraphs)
+        output.write([*output.encode(rows, 0, paragraphs)], 0, paragraphs)
         failed = False
     finally:
         output.close((), failed=failed)

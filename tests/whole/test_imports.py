@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.archives import RECORDS
 from jobkit.core.command_list import LISTED
 
@@ -59,9 +61,10 @@ def test_a_recommendation_of_a_sweep_loads_no_extension() -> None:
     imported(f"{asked_for('recommend', str(SWEEP))}import sys\nassert not {loaded}, {loaded}")
 
 
-def test_a_table_of_a_sweep_reads_no_spec() -> None:
-    """Only that of a search does, for the limit that its spec asks for."""
-    assert "pydantic" not in imported(asked_for("collect", str(SWEEP)))
+@pytest.mark.parametrize("command", ["collect", "status"])
+def test_a_table_of_a_sweep_reads_no_spec(command: str) -> None:
+    """Only that of a search does, for the limit that its spec asks for, and of a run that tells its end."""
+    assert "pydantic" not in imported(asked_for(command, str(SWEEP)))
 
 
 def test_the_test_itself_sees_a_heavy_package() -> None:

@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.files import append_line, read_lines, read_tolerantly, write_atomically
@@ -52,6 +54,15 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
 
 
+class Line(NamedTuple):
+    """A row as it is written."""
+
+    order: tuple[Any, ...]  # by which it is sorted within a window
+    piece: int  # of the shard
+    types: tuple[str, ...]  # of each column
+    text: bytes
+
+
 class RowsWriter:
     """Writes a part of rows, one JSON object a line in order.
 
@@ -61,8 +72,7 @@ class RowsWriter:
     def __init__(self, folder: Path, number: int, columns: Sequence[str]) -> None:
         self._path = folder / f"part-{number:05d}.jsonl"
         self._part = folder / f"{self._path.name}.part"
-        self._columns = tuple(columns)
-        self._types: list[set[str]] = [set() for _ in columns]
+        self._types = {("",) * len(columns)}
         self._digest = hashlib.sha256()
         self._file = self._part.open("wb", buffering=2**18)
         self.rows = 0
@@ -70,21 +80,19 @@ class RowsWriter:
 
     @property
     def types(self) -> tuple[str, ...]:
-        return tuple(" ".join(sorted(types)) for types in self._types)
+        return tuple(" ".join(sorted({*types} - {""})) for types in zip(*self._types, strict=True))
 
-    def write(self, paragraph: Paragraph, values: Sequence[object]) -> None:
-        row: dict[str, object] = {"document": paragraph.document, "paragraph": paragraph.number}
-        for name, value, types in zip(self._columns, values, self._types, strict=True):
-            types.add(_TYPES.get(type(value), "other"))
-            offset = name in OFFSETS and isinstance(value, int)
-            row[name] = given_offset(paragraph, value) if offset else value  # type: ignore[arg-type]  # an int
-        line = _encode(row).encode("utf-8", "backslashreplace") + b"\n"
+    def write(self, lines: list[Line]) -> None:
         with name_file_in_errors(self._path):
-            self._file.write(line)
-        self._digest.update(line)
-        self.rows += 1
-        self.pieces += [0] * (paragraph.piece + 1 - len(self.pieces))
-        self.pieces[paragraph.piece] += len(line)
+            for piece, group in groupby(sorted(lines, key=itemgetter(0)), key=itemgetter(1)):
+                several = list(group)
+                data = b"".join(line.text for line in several)
+                self._file.write(data)
+                self._digest.update(data)
+                self.rows += len(several)
+                self._types |= {line.types for line in several}
+                self.pieces += [0] * (piece + 1 - len(self.pieces))
+                self.pieces[piece] += len(data)
 
     def end(self, *, only: bool) -> tuple[str, int, str]:
         """Sync the part and give it its name; return that, its size and its SHA-256."""
@@ -275,6 +283,22 @@ class RowsFile(Output):
         (self._folder / MANIFEST_FILE).unlink(missing_ok=True)  # of an earlier process
         self._opened_s = self._part_began_s = self._written_s = time.monotonic()
 
+    def encode(self, rows: Sequence[Row], first: int, places: Sequence[Paragraph]) -> Sequence[Row]:
+        if not rows or not isinstance(rows[0][0], int):  # vectors
+            return rows
+        order = text_order(self._columns)
+        return [self._line(places[row[0] - first], row, order(row)) for row in rows]
+
+    def _line(self, paragraph: Paragraph, row: Row, order: tuple[Any, ...]) -> Line:
+        found = {"document": paragraph.document, "paragraph": paragraph.number}
+        found |= zip(self._columns, row[1:], strict=True)
+        for name in OFFSETS.intersection(self._columns):
+            if isinstance(at := found[name], int):
+                found[name] = given_offset(paragraph, at)
+        types = tuple(_TYPES.get(type(value), "other") for value in row[1:])
+        text = _encode(found).encode("utf-8", "backslashreplace") + b"\n"
+        return Line(order, paragraph.piece, types, text)
+
     def write(
         self, rows: list[Row], first: int, places: Sequence[Paragraph], bad: Sequence[Bad] = ()
     ) -> None:
@@ -299,8 +323,7 @@ class RowsFile(Output):
     ) -> None:
         writer = self._writer or self._begin(rows, first)
         if isinstance(writer, RowsWriter):
-            for number, *values in sorted(rows, key=text_order(self._columns)):
-                writer.write(places[number - first], values)
+            writer.write(cast("list[Line]", rows))
         else:
             window = range(first, first + len(places))
             writer.write(in_order(rows, window, without, " ".join(writer.types)))
@@ -319,7 +342,7 @@ class RowsFile(Output):
     def _begin(self, rows: list[Row], first: int) -> RowsWriter | VectorsWriter:
         place = self._folder, len(self._finished) + 1, self._columns
         before = " ".join(self._finished[-1].types) if self._finished else ""
-        if "[" in before or (rows and not isinstance(rows[0][0], int)):
+        if "[" in before or (rows and not isinstance(rows[0], Line)):
             self._writer = VectorsWriter(*place, before if "[" in before else type_of(rows[0][1]))
         else:
             self._writer = RowsWriter(*place)

@@ -323,6 +323,10 @@ class Output:
     def open(self, columns: Sequence[str]) -> None:
         """Begin the file, once the workload has named its columns; a try that fails early does not."""
 
+    def encode(self, rows: Sequence[Row], first: int, places: Sequence[Any]) -> Sequence[Row]:
+        """Return what `write` takes of the rows of a call, while the worker is at its next call."""
+        return rows
+
     def write(self, rows: list[Row], first: int, places: Sequence[Any], bad: Sequence[Bad] = ()) -> None:
         """Take the rows of a `Window` that is done, with its fields ``first``, ``places`` and ``bad``."""
         self._entities += rows

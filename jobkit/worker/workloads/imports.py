@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -17,18 +18,19 @@ from typing import Any
 def import_without(framework: str, later: Collection[str]) -> ModuleType:
     """Import a framework; ``later``: packages that it is to import when it uses them.
 
-    A version that uses one of them at once is imported as it is.
+    A version that uses one of them at once is imported as it is. What is not installed stays missing.
     """
-    finder = _Finder(frozenset(later) - set(sys.modules))
+    finder = _Finder({name for name in later if name not in sys.modules and find_spec(name)})
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(framework)
-    except Exception:  # noqa: BLE001, S110 - whatever it is, the import below raises it again if it is not ours
-        pass
+    except Exception:
+        if not finder.found:
+            raise
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if isinstance(module, _Later)]:
-            del sys.modules[name]
+        for name in finder.found:
+            sys.modules.pop(name, None)
     return importlib.import_module(framework)
 
 
@@ -52,12 +54,14 @@ class _Finder:
 
     def __init__(self, later: Collection[str]) -> None:
         self._later = later
+        self.found: list[str] = []
 
     def find_spec(self, name: str, _path: Sequence[str] | None, _target: object = None) -> ModuleSpec | None:
         later = name.partition(".")[0] in self._later
         return ModuleSpec(name, self, is_package=True) if later else None  # type: ignore[arg-type]  # as below
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.found.append(spec.name)
         return _Later(spec.name)
 
     def exec_module(self, _module: ModuleType) -> None:

@@ -11,6 +11,12 @@ from jobkit.worker.workloads.imports import import_without
 
 SCORES = {"__init__": "VERSION = 2\n", "ranks": "def rank(a, *, b):\n    return a - b\nclass Graph: pass\n"}
 USES = """\
+try:
+    import missing_scores
+except ImportError:
+    pass
+else:
+    raise ZeroDivisionError
 import scores as sc
 import scores.ranks
 from scores.ranks import rank
@@ -32,7 +38,7 @@ def test_a_package_is_imported_when_the_framework_uses_it(
     for module, text in SCORES.items():
         (tmp_path / "scores" / f"{module}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    framework = import_without(name, ("scores",))
+    framework = import_without(name, ("scores", "missing_scores"))
     assert ("scores" not in sys.modules) is is_later
     assert framework.use() == (2, 3, True)
     for one in ("scores", "scores.ranks", name):
