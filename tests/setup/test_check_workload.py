@@ -101,12 +101,12 @@ def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, pa
 
 
 def test_a_knob() -> None:
-    trial, unreported = KnobTrial(name="beam", values=[4, 16], reported=[4, 16]), [None, None]
+    trial = KnobTrial(name="beam", values=[4, 16], reported=[4, 16])
     for one, word in (
         (trial, "ok"),
         (replace(trial, reported=[4, 4], changes=True), "no"),
-        (replace(trial, reported=unreported, changes=True), "ok"),
-        (replace(trial, reported=unreported), "unknown"),
+        (replace(trial, reported=[None, None], changes=True), "ok"),
+        (replace(trial, reported=[None, None]), "unknown"),
         (replace(trial, reported=[], error="4: boom"), "no"),
     ):
         assert WORDS[found(knobs=[one])["knob beam"].status] == word
