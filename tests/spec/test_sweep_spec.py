@@ -169,14 +169,6 @@ def test_what_is_written_out_and_short_forms_are_read_back(tmp_path: Path) -> No
     assert loaded(tmp_path, "").shortcuts == "off"
 
 
-def test_a_part_that_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path) -> None:
-    parts = {"resources": "[1]", "model": "[1]", "environment": "***", "find_max": "[1]", "policy": "[1]"}
-    assert refused(tmp_path, "name: x\n" + "".join(f"{part}: [1]\n" for part in parts)) == [
-        f"{line}:{len(part) + 3}: {part}: {value}: should be a mapping of keys to values"
-        for line, (part, value) in enumerate(parts.items(), 2)
-    ]
-
-
 def test_a_setting_that_a_search_found_is_read_as_overrides(tmp_path: Path) -> None:
     text = "order: sorted\nmps: on\nresources:\n  cpus: 1\nsweep:\n  padded_chars: [20000]\n"
     (tmp_path / "setting.yaml").write_text(text, encoding="utf-8")
