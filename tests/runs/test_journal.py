@@ -62,6 +62,7 @@ def test_all_that_a_journal_tells_of_a_submission_and_what_the_first_did_not(tmp
         {"first": None},
         {"role": "boss"},
         {"only": 5},
+        {"first": float("nan")},
         {"last": 10**6 + 1},
         {"scheduler": "slurm", "round": [2]},
     ],
