@@ -24,10 +24,10 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning import models
 from jobkit.worker.workloads.stanza_ner import SLEEP_WHILE_WAITING
-from tests.fakes.fixtures import fake_sge, fake_slurm
+from tests.fakes.fixtures import fake_slurm
 from tests.support.packages import need
 
-__all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
+__all__ = ["fake_slurm"]  # for all tests: see tests/fakes/README.md
 
 settings.register_profile("jobkit", deadline=None, max_examples=25)  # a busy machine is no fault
 settings.load_profile("jobkit")
@@ -45,7 +45,7 @@ KEPT = TESTS.parent / ".cache" / "jobkit"
 
 
 SLOW_FOLDERS = {"cluster", "fakes", "whole"}
-SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
+SLOW_FIXTURES = {"fake_slurm", "tiny_model"}
 STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
 """What Python reports (sys.addaudithook) when a process starts."""
 HEAVY = {"torch", "stanza", "spacy", "transformers"}

@@ -19,7 +19,7 @@ from tests.support.commands import ended_well
 
 SPEC = """\
 name: broken
-workload: broken:%s
+workload: broken:Waits
 text: sample:30
 sweep: {batch_size: [%s]}
 repeats: 1
@@ -46,10 +46,10 @@ class HaltedSweep:
         kept = [line for line in path.read_text().splitlines() if line.partition(":")[0] not in keys]
         path.write_text("\n".join([*kept, *(f"{key}: {value}" for key, value in keys.items())]) + "\n")
 
-    def sweep(self, sizes: str = "1", *arguments: str, workload: str = "Waits", runs: str = "runs") -> Path:
+    def sweep(self, sizes: str = "1", *arguments: str, runs: str = "runs") -> Path:
         """Submit points of these batch sizes; return the run folder."""
         home = self.lab.home
-        spec = self.lab.spec(SPEC % (workload, sizes, WORKLOADS, home, home))
+        spec = self.lab.spec(SPEC % (sizes, WORKLOADS, home, home))
         ended_well(self.lab.sweep(spec, "--runs-dir", runs, *arguments))
         (run,) = (home / runs).iterdir()
         return run

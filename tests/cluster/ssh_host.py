@@ -69,28 +69,23 @@ session required pam_permit.so
 """
 CUT = """\
 #!/usr/bin/python3
-# The real program; the first run that finds the file CUT ends the connection that it came by, or its callers.
+# The real program; the first run that finds the file CUT ends the connection that it came by.
 import os, signal, subprocess, sys
 cut, real = {cut!r}, {real!r}
-def callers():
-    pid = os.getppid()
-    while not open(f"/proc/{{pid}}/comm").read().startswith("sshd"):
-        yield pid
-        pid = int(open(f"/proc/{{pid}}/stat").read().rpartition(") ")[2].split()[1])
-    yield pid
 try:
     os.unlink("" if {{"--test-only", "-w"}} & {{*sys.argv}} else cut)
 except FileNotFoundError:
     os.execv(real, [real, *sys.argv[1:]])
-(*below, above), left = callers(), {after}
+sshd, left = os.getppid(), {after}
+while not open(f"/proc/{{sshd}}/comm").read().startswith("sshd"):
+    sshd = int(open(f"/proc/{{sshd}}/stat").read().rpartition(") ")[2].split()[1])
 if left is None:
     subprocess.run([real, *sys.argv[1:]])
 else:
     child = subprocess.Popen([real, *sys.argv[1:]], stdin=subprocess.PIPE)
     while left and (data := os.read(0, min(left, 65536))):
         left -= os.write(child.stdin.fileno(), data)
-for pid in below if {killed!r} else [above]:
-    os.kill(pid, signal.SIGKILL)
+os.kill(sshd, signal.SIGKILL)
 """
 
 
@@ -205,18 +200,16 @@ class SshHost:
         fish = {name: value.replace(":", " ") for name, value in path.items()}
         self._start_file(".config/fish/config.fish", *set_all("set -gx {} {}", site | fish), *greet)
 
-    def cut_after(self, program: str, sent: int | None = None, *, killed: bool = False) -> None:
+    def cut_after(self, program: str, sent: int | None = None) -> None:
         """Let the connection break by which a program is run next on the host, once.
 
         It breaks when the program was given so many bytes; if not given, when the program has ended,
-        and before its user hears of it. If ``killed``, those who called the program are killed instead.
+        and before its user hears of it.
         """
         first, trigger = self.folder / "first", self.home / ".cut"
         real = shutil.which(program, path="/usr/bin:/bin")
         wrapper = first / program
-        wrapper.write_text(
-            CUT.format(cut=str(trigger), real=real, after=sent, killed=killed), encoding="utf-8"
-        )
+        wrapper.write_text(CUT.format(cut=str(trigger), real=real, after=sent), encoding="utf-8")
         wrapper.chmod(0o755)
         self._own(trigger)
         self._set(self.login)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import json
-import lzma
 import os
 import random
 import re
@@ -14,15 +12,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import feather, parquet
 
 from benchmarks import soak_apply
-from benchmarks.soak import killed, processes
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.winners import read_winners
+from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import BUSY, until, wait_for
@@ -120,27 +116,6 @@ def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     assert applied.merged() == applied.rows
 
 
-@SLURM
-def test_rows_that_a_purge_takes_are_made_again(applied: Applied) -> None:
-    """FAULT: the rows of two shards that are done are removed.
-
-    HOW: real: the files, Slurm.
-    REPORTED: by status, and by merge, which refuses.
-    LOST: these rows, until their shards have run again, once.
-    """
-    commands.ended_well(applied.apply("--wait", shards=3))
-    first, second, _ = sorted(applied.out.glob("results/*/try-1/rows.jsonl"))
-    before = first.read_bytes()
-    for path in (first, second):
-        path.unlink()
-    assert "rows of 2 shards are gone" in applied.lab.jobkit("status", applied.out).stdout
-    assert "--rows-gone" in applied.lab.jobkit("merge", applied.out).stderr
-    commands.ended_well(applied.lab.jobkit("resume", applied.out, "--rows-gone", "--wait"))
-    first.write_bytes(before)
-    assert [winner.try_number for _, winner in sorted(read_winners(applied.out).items())] == [2, 2, 1]
-    assert applied.merged() == applied.rows
-
-
 POISON = """\
 import ctypes
 from jobkit.worker.workloads.count import Count
@@ -176,35 +151,6 @@ def test_bad_paragraphs_cost_themselves_alone(applied: Applied) -> None:
     assert len(list(applied.out.glob("results/*/try-*"))) == 2
 
 
-@SLURM
-def test_a_shard_that_is_killed_every_few_seconds_ends(applied: Applied) -> None:
-    """FAULT: the worker and the job script of a shard are killed in turn, sooner than the shard takes.
-
-    HOW: real: kill -9, Slurm; a part of half a second, a kill after each second of work.
-    REPORTED: each try by its outcome; the log of the next names how far it goes on.
-    LOST: of each try what was not home: at most a part and one sync interval.
-    """
-    applied.takes(0.4)
-    home = applied.lab.home  # each Python of the job takes this module from it
-    parts = "from jobkit.extensions.corpus import rows\nrows.PART_S, rows.FIRST_SPEED = 0.5, 500\n"
-    (home / "sitecustomize.py").write_text(parts, encoding="utf-8")
-    options = ("policy.follow_up=false", f"environment.variables={{PYTHONPATH: {home}}}")
-    words = [word for option in options for word in ("--set", option)]
-    assert applied.apply(*words, shards=1).returncode == 0
-    for number, victim in enumerate(("worker", "job script", "worker"), 1):
-        wait_for((applied.out / f"results/shard-00001/try-{number}/parts.jsonl").exists, 60)
-        assert any(killed(pid) for kind, pid in processes(applied.out) if kind == victim)
-        wait_for(lambda: read_status([applied.out])[0].points[0].standing is PointStanding.FAILED, 60)
-        assert applied.lab.jobkit("resume", applied.out).returncode == 0
-    wait_for(lambda: applied.done() == 1, 60)
-    assert applied.merged() == applied.rows
-    [winner] = read_winners(applied.out).values()
-    assert (winner.try_number, winner.paragraphs) == (4, PARAGRAPHS)
-    assert {Path(part.file).parent.name for part in winner.parts} == {"try-1", "try-2", "try-3", ""}
-    logs = "".join(path.read_text() for path in (applied.out / "logs").iterdir())
-    assert logs.count("jobkit: goes on after ") == 3
-
-
 TAGGER = """\
 import re
 COLUMNS = ["word", "start", "end"]
@@ -213,86 +159,50 @@ def tag(paragraphs):
     return [[(word[0], *word.span()) for word in re.finditer(r"\\w+", text)] for text in paragraphs]
 """
 LATIN = "Le café était fermé, et la forêt n'avait pas été protégée. Les élèves ont mangé à la cantine."
-
-
-def write_every_kind(folder: Path) -> None:
-    """Write a file of each kind, with what is hard to read in it."""
-    rows = [("7", "A note; of\r\ntwo lines"), ("", "12"), ("nine", 'It is "quoted"\n\nhere'), ("10", "")]
-    text = {"text": [None, *(f"Row {number} é." for number in range(9))], "id": [f"p{n}" for n in range(10)]}
-    long = {"id": "long", "text": f"Wo{'o' * 57}rd. " * 50_000}
-    (folder / "saved").mkdir(parents=True)
-    for name, data in {
-        "a.txt": "\ufeffOne é.\r\n\r\nTwo.\r\n".encode(),
-        "b.txt": LATIN.encode("latin-1"),
-        "c.txt": b"",
-        "d.txt.xz": lzma.compress(b"One.\n\nTwo."),
-        "e.ndjson.gz": gzip.compress(json.dumps(long).encode()),
-        "h.jsonl": b'{"text": "no id", "more": {"text": [1]}}\n',
-        "notes.md": b"not read",
-        "saved/dataset_info.json": b"{}",
-        "saved/state.json": b'{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}',
-    }.items():
-        (folder / name).write_bytes(data)
-    for name, delimiter in (("f.csv", ";"), ("g.tsv", "\t")):
-        with (folder / name).open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream, delimiter=delimiter)
-            writer.writerow(("n", "id", "content"))
-            writer.writerows((1, f"{name}{key}" if key else "", one) for key, one in rows)
-    table = pa.table(text)
-    parquet.write_table(table, folder / "i.parquet", row_group_size=4)
-    parquet.write_table(table[:0], folder / "j.parquet")
-    numbered = pa.table({"doc_id": range(10), "body": table["text"]})
-    feather.write_feather(numbered, str(folder / "k.feather"))
-    with pa.ipc.new_stream(folder / "saved/data-00000-of-00001.arrow", table.schema) as writer:
-        writer.write_table(table[:3].set_column(1, "id", [["s0", "s1", "s2"]]))
-
-
-def given_texts(folder: Path) -> dict[str, str]:
-    """Return each document's text, read without jobkit."""
-    name = folder.name
-    found = {
-        f"{name}/a.txt": (folder / "a.txt").read_bytes().decode(),
-        f"{name}/b.txt": LATIN,
-        f"{name}/c.txt": "",
-    }
-    found[f"{name}/d.txt.xz"] = lzma.decompress((folder / "d.txt.xz").read_bytes()).decode()
-    (long,) = gzip.decompress((folder / "e.ndjson.gz").read_bytes()).splitlines()
-    found |= {"long": json.loads(long)["text"], f"{name}/h.jsonl:1": "no id"}
-    for file, delimiter, line in (("f.csv", ";", 4), ("g.tsv", "\t", 4)):
-        with (folder / file).open(encoding="utf-8", newline="") as stream:
-            _, *rows = csv.reader(stream, delimiter=delimiter)
-        found |= {key or f"{name}/{file}:{line}": text for _, key, text in rows}
-    for table, key, column in (
-        (parquet.read_table(folder / "i.parquet"), "id", "text"),
-        (feather.read_table(folder / "k.feather"), "doc_id", "body"),
-        (pa.ipc.open_stream(folder / "saved/data-00000-of-00001.arrow").read_all(), "id", "text"),
-    ):
-        found |= {str(one[key]): one[column] or "" for one in table.to_pylist()}
-    return found
+LONG = f"Wo{'o' * 57}rd. " * 50_000
 
 
 @SLURM
-def test_a_folder_with_a_file_of_every_kind(lab: ClusterLab) -> None:
+def test_files_of_several_kinds_encodings_and_lengths(lab: ClusterLab) -> None:
     folder, out = lab.home / "in", lab.home / "tagged"
-    write_every_kind(folder)
+    folder.mkdir()
+    note = "A note; of\r\ntwo lines"
+    (folder / "a.txt").write_bytes(LATIN.encode("latin-1"))
+    (folder / "b.csv").write_text(f'n;id;content\n1;row;"{note}"\n', newline="")
+    (folder / "c.ndjson.gz").write_bytes(gzip.compress(json.dumps({"id": "long", "text": LONG}).encode()))
+    (folder / "notes.md").touch()
     (lab.home / "words.py").write_text(TAGGER, encoding="utf-8")
     spec = lab.spec(SPEC.replace("slow:Slow", "./words.py:tag").replace("400MiB", "1GiB"))
-    words = ("apply", spec, "--corpus", "in", "--out", out, "--shards", "6", *lab.place)
+    words = ("apply", spec, "--corpus", "in", "--out", out, "--shards", "3", *lab.place)
     refused = commands.jobkit(*words, cwd=lab.home)
     assert (refused.returncode, out.exists()) == (2, False)
-    assert "in/b.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
+    assert "in/a.txt:1: not UTF-8 at byte 6, it seems to be cp1252" in refused.stderr
     done = commands.ran(*words, "--encoding", "auto", "--split-long", "--wait", cwd=lab.home)
-    assert "encoding   in/b.txt cp1252 (café)" in done.stderr
-    assert "text 'content', id 'id' (in/f.csv, in/g.tsv)" in done.stderr
+    assert "encoding   in/a.txt cp1252 (café)" in done.stderr
+    assert "text 'content', id 'id' (in/b.csv)" in done.stderr
     assert "not read   1 file: in/notes.md" in done.stderr
     assert lab.jobkit("merge", out).returncode == 0
-    texts, tagged = given_texts(folder), dict[str, list[tuple[str, int, int]]]()
-    for row in map(json.loads, (out / "merged.jsonl").read_text().splitlines()):
-        tagged.setdefault(row["document"], []).append((row["word"], row["start"], row["end"]))
-    counts = [json.loads(line) for line in (out / "merged.documents.jsonl").read_text().splitlines()]
-    assert sorted(one["document"] for one in counts) == sorted(texts)
-    for name, text in texts.items():
-        assert tagged.get(name, []) == [(one[0], *one.span()) for one in re.finditer(r"\w+", text)], name
+    tagged = [json.loads(line) for line in (out / "merged.jsonl").read_text().splitlines()]
+    texts = {"in/a.txt": LATIN, "row": note, "long": LONG}
+    assert [(row["document"], row["word"], row["start"], row["end"]) for row in tagged] == [
+        (name, word[0], *word.span()) for name, text in texts.items() for word in re.finditer(r"\w+", text)
+    ]
+
+
+@SLURM
+def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None:
+    applied.takes(0)
+    preview = commands.ended_well(applied.apply("--plan-as-job", "--dry-run"))
+    assert "1 file, " in preview.stdout
+    assert not applied.out.exists()
+    done = commands.ended_well(applied.apply("--plan-as-job", "--wait"))
+    assert "4 of 4 shards" in done.stdout
+    assert [job.role for job in read_journal(applied.out).submissions] == ["plan", "points", "follow"]
+    assert applied.merged() == applied.rows
+    jobs = json.loads((applied.out / "provenance.json").read_text())["jobs"]
+    assert {job["scheduler"] for job in jobs} == {applied.lab.scheduler}
+    again = applied.apply("--plan-as-job")
+    assert (again.returncode, "nothing to run again" in again.stderr) == (0, True), again.stderr
 
 
 @on("scheduler when", "slurm before", "sge after")

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 from jobkit.core.errors import ExitCode
-from jobkit.runs.reader import read_status
-from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import BUSY, Wait
-from tests.cluster.lab import COUNT, SGE, SLURM, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, SLURM, ClusterLab, FaultySweep
 from tests.support.builders import write_event
 
 DEADLINE_S = 60 * BUSY
 GPU = COUNT.replace("gpus: 0", "gpus: 1") + "device: cpu\n"  # it asks for a GPU, and uses none
-
-
-@SGE
-def test_a_ceiling_refuses_a_sweep_and_holds_when_it_goes_on(lab: ClusterLab) -> None:
-    spec = lab.spec(GPU)
-    refused = lab.sweep(spec, "--max-gpu-hours", "0.09")
-    assert refused.returncode == ExitCode.USAGE
-    assert "the ceiling is 0.09 GPU-hours, and this comes to 0.1 at most" in refused.stderr
-    assert not (lab.home / "runs").exists()
-    assert lab.sweep(spec, "--max-gpu-hours", "0.1").returncode == 0
-    run = lab.run_dir()
-    lab.jobkit("cancel", run)
-    (seen,) = read_status([run])
-    waits = [point for point in seen.points if point.standing is not PointStanding.DONE]
-    low, high = (lab.jobkit("resume", run, "--max-gpu-hours", hours) for hours in ("0.001", "9"))
-    assert (low.returncode, bool(waits)) == (ExitCode.USAGE, True), low.stderr
-    assert "nothing was submitted" in low.stderr
-    assert f"jobkit resume {run.name}" in low.stderr or "--max-gpu-hours N" in low.stderr
-    assert "at most " in high.stderr
-    assert high.returncode == 0, high.stderr
-    assert [event["max_gpu_hours"] for event in lab.events() if event["event"] == "ceiling"] == [9.0]
 
 
 @SLURM
@@ -47,7 +24,10 @@ def test_the_job_that_follows_leaves_a_retry_above_the_ceiling_to_a_person(
     assert left["points"] == [3]
     assert "the ceiling is 0.01 GPU-hours" in str(left["why"])
     assert "0.01 GPU-hours" in lab.jobkit("status", lab.run_dir()).stdout
-    assert lab.jobkit("resume", lab.run_dir(), "--max-gpu-hours", "1").returncode == 0
+    low, high = (lab.jobkit("resume", lab.run_dir(), "--max-gpu-hours", hours) for hours in ("0.001", "1"))
+    assert (low.returncode, "nothing was submitted" in low.stderr) == (ExitCode.USAGE, True), low.stderr
+    assert high.returncode == 0, high.stderr
+    assert [event["max_gpu_hours"] for event in lab.events() if event["event"] == "ceiling"] == [0.01, 1.0]
     faulty.becomes_ok(DEADLINE_S)
 
 

@@ -15,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.runs.status import PointStanding
 from tests.cluster.daemons import said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
-from tests.cluster.lab import JOB_VARIABLE, RELEASE, SGE, ClusterLab, held_by, on
+from tests.cluster.lab import JOB_VARIABLE, RELEASE, ClusterLab, held_by, on
 from tests.support.commands import ended_well
 from tests.support.disks import disk, restricted
 from tests.support.processes import gone, parent_of, with_variable
@@ -119,25 +119,6 @@ def test_a_job_of_several_points_ends_half_way(halted: HaltedSweep, what: str) -
     halted.wait_until(lambda: [one.outcome for one in seen(run)] == ends, 60)
     assert batches(run, 2) == (15 if what == "script" else 1)
     assert not home(run, 3).exists()
-
-
-@SGE
-def test_a_status_that_grid_engine_takes_for_an_order(halted: HaltedSweep) -> None:
-    """FAULT: the worker ends with 99 or 100, the statuses by which Grid Engine reschedules or holds a job.
-
-    HOW: real: such workers, Grid Engine.
-    REPORTED: `bug`; the job ends with 98, so Grid Engine does neither; the exit file keeps the worker's
-    status.
-    LOST: nothing.
-    """
-    run = halted.sweep("1, 2", workload="Orders")
-    halted.wait_until(lambda: [one.outcome for one in seen(run)] == [Outcome.BUG] * 2, 60)
-    for size in (1, 2):
-        assert f"status={98 + size}\n" in (home(run, size) / "exit").read_text()
-        assert not home(run, size, 2).exists()
-    job = begun(run).job
-    halted.wait_until(lambda: (said("qacct", "-j", job) or "").count("exit_status  98") == 2, 30)
-    assert f" {job} " not in (said("qstat") or "")
 
 
 def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from jobkit.core.host import PROTOCOL
 from tests.cluster.daemons import until
-from tests.cluster.lab import SGE, SLURM, held_by, on
+from tests.cluster.lab import SGE, SLURM
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
 from tests.support.packages import MODULES, need
 
@@ -312,33 +312,6 @@ def test_an_answer_that_is_lost_is_asked_for(ada: Ada, scheduler: str) -> None:
     code, _, said = ada.types("sweep first.yaml")
     assert code == 2
     assert "this sweep has a run already" in said
-
-
-@on("scheduler", "slurm", "sge")
-@pytest.mark.fault
-def test_a_command_that_was_killed_goes_on_with_its_run(ada: Ada, scheduler: str) -> None:
-    """FAULT: jobkit on the login node is killed after the job was submitted, before it knows the job's id.
-
-    HOW: real: kill -9 of both its processes as sbatch or qsub ends; the journal says that it was long ago.
-    REPORTED: exit code 3; the same command, `--new` too, finds the job, after half a minute.
-    LOST: nothing; one job was submitted.
-    """
-    # held: of a job that has ended the accounting may know nothing yet, which half a minute would cover
-    held = SPEC.replace("gpus: 0", f"gpus: 0, options: {held_by(scheduler)}")
-    ada.write(f"{held}scheduler: {scheduler}\npolicy: {{follow_up: false}}\n")
-    ada.host.cut_after({"slurm": "sbatch", "sge": "qsub"}[scheduler], killed=True)
-    code, _, said = ada.types("sweep first.yaml --new")
-    assert "type the same command again" in said
-    assert code in {3, 137}, "the child may be killed first"
-    refused, _, said = ada.types("sweep first.yaml --new")
-    assert (refused, "a submission is under way" in said) == (3, True), said
-    (journal,) = ada.there.glob("runs/*/journal.jsonl")
-    journal.write_text(re.sub(r'("at": ?")\d{4}-\d\d-\d\d', r"\g<1>2020-01-01", journal.read_text()))
-    assert ada.types("sweep first.yaml --new")[0] == 0
-    assert len(ada.runs()) == 1
-    assert len(ada.submitted()) == 1
-    assert ada.types("sweep first.yaml --new")[0] == 0
-    assert len(ada.runs()) == 2, "its answer has come, so it is another run"
 
 
 @pytest.mark.slurm

@@ -13,7 +13,6 @@ import pytest
 from jobkit.practice import faults, packages
 from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import started, wait_for
-from tests.cluster.daemons import SgeDaemons, SlurmDaemons
 from tests.support.commands import jobkit
 
 pytestmark = pytest.mark.skipif(
@@ -100,20 +99,6 @@ def test_a_start_that_was_interrupted_begins_anew(up: Cluster) -> None:
     answer = jobkit("practice", "up", up.place.scheduler, "--dir", up.place.folder.parent)
     assert answer.returncode == 0, answer.stderr
     assert submit(up, "true")
-
-
-def test_a_cluster_in_another_folder_does_not_see_its_jobs(
-    up: Cluster, request: pytest.FixtureRequest
-) -> None:
-    request.getfixturevalue(up.place.scheduler)
-    other = (SlurmDaemons() if up.place.scheduler == "slurm" else SgeDaemons()).cluster
-    assert other.place.folder != up.place.folder
-    assert not set(other.place.ports) & set(up.place.ports)
-    job = submit(up, "sleep 60", "-J" if up.place.scheduler == "slurm" else "-N", "only-here")
-    waits_for(up, job, "R" if up.place.scheduler == "slurm" else "r")
-    shown = ("squeue", "-h", "-o", "%j") if up.place.scheduler == "slurm" else ("qstat", "-u", "*")
-    assert ["only-here" in one.place.ask(*shown).stdout for one in (up, other)] == [True, False]
-    up.kind.end_jobs(up.place)
 
 
 def test_a_node_dies_with_its_jobs_and_comes_back(up: Cluster) -> None:

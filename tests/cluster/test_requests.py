@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.requests import Trial
 from jobkit.core.units import MIB
-from tests.cluster.lab import CANCEL, QUEUE, SHOW
+from tests.cluster.lab import CANCEL, QUEUE, SGE, SHOW, SLURM
 from tests.support.commands import jobkit, ran
 
 SPEC = """\
@@ -80,52 +80,47 @@ def said(*argv: str) -> str:
 
 
 @pytest.fixture
-def slurm_asker(tmp_path: Path) -> Asker:
-    return Asker(tmp_path, "slurm")
+def asker(scheduler: str, tmp_path: Path) -> Asker:
+    return Asker(tmp_path, scheduler)
 
 
-@pytest.fixture
-def sge_asker(tmp_path: Path) -> Asker:
-    return Asker(tmp_path, "sge")
-
-
-@pytest.mark.slurm
-def test_slurm_reads_the_plain_keys_and_gives_a_point_its_node(slurm_asker: Asker) -> None:
-    (job,) = slurm_asker.shown(slurm_asker.asks("n2", *ALONE))
+@SLURM
+def test_slurm_reads_the_plain_keys_and_gives_a_point_its_node(asker: Asker) -> None:
+    (job,) = asker.shown(asker.asks("n2", *ALONE))
     assert "MailUser=ada@example.org" in job
     assert "MailType=END,FAIL" in job
     assert "ExcNodeList=n2" in job
     assert "OverSubscribe=NO" in job
 
 
-@pytest.mark.sge
-def test_grid_engine_reads_the_plain_keys_and_mails_when_the_last_task_has_ended(sge_asker: Asker) -> None:
-    points, follows = sge_asker.shown(sge_asker.asks("node07, node12", "--set", "policy.follow_up=true"))
+@SGE
+def test_grid_engine_reads_the_plain_keys_and_mails_when_the_last_task_has_ended(asker: Asker) -> None:
+    points, follows = asker.shown(asker.asks("node07, node12", "--set", "policy.follow_up=true"))
     assert "hostname=!(node07|node12)" in points
     assert "ada@example.org" not in points
     assert "ada@example.org" in follows
 
 
-@pytest.mark.sge
-def test_grid_engine_gives_a_point_its_host(sge_asker: Asker) -> None:
+@SGE
+def test_grid_engine_gives_a_point_its_host(asker: Asker) -> None:
     """By the resource that `jobkit init` finds; where the site file names none it is a fault."""
-    done = sge_asker.asks("node07", *ALONE)
+    done = asker.asks("node07", *ALONE)
     assert done.returncode == 2, done.stderr
     assert "site 'sge-default' has no header line for it" in done.stderr
     assert "max_parallel: 1" in done.stderr
-    sge_asker.init()
-    (job,) = sge_asker.shown(sge_asker.asks("node07", *ALONE, "--set", "resources.exclude=[]"))
+    asker.init()
+    (job,) = asker.shown(asker.asks("node07", *ALONE, "--set", "resources.exclude=[]"))
     assert "exclusive=true" in job
 
 
-@pytest.mark.sge
-def test_grid_engine_that_counts_gpus_for_each_slot_gets_the_share_of_a_slot(sge_asker: Asker) -> None:
+@SGE
+def test_grid_engine_that_counts_gpus_for_each_slot_gets_the_share_of_a_slot(asker: Asker) -> None:
     """Two GPUs for two workers are two slots with a GPU each; refused if one GPU has two slots."""
-    sge_asker.init()
-    done = sge_asker.sweep(GPUS, "--set", "workers=2")
+    asker.init()
+    done = asker.sweep(GPUS, "--set", "workers=2")
     assert done.returncode == 2, done.stderr
     assert "counts GPUs for each CPU, so a job of 2 CPUs cannot have 1 GPU" in done.stderr
-    one, two = sge_asker.shown(sge_asker.sweep(GPUS))
+    one, two = asker.shown(asker.sweep(GPUS))
     assert "ngpus=1" in one
     assert "parallel environment" not in one or "range: 1" in one
     assert "ngpus=1" in two

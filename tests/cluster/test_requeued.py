@@ -13,7 +13,7 @@ from jobkit.runs.status import PointStanding, PointStatus
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
 from tests.cluster.lab import SLURM
-from tests.support.commands import ended_well
+from tests.support.sites import EXCLUDE, REQUESTS
 
 pytestmark = pytest.mark.fault
 
@@ -42,13 +42,6 @@ def now(halted: HaltedSweep, job: str) -> None:
         return state.startswith("RUNNING")
 
     halted.wait_until(begins, 120)  # other jobs may hold the nodes
-
-
-def can_exclude(halted: HaltedSweep) -> None:
-    """Let the site have a header line for the nodes to stay away from."""
-    requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
-    line = next(line for line in requests if line.startswith("requests"))
-    halted.site(requests=line.partition(": ")[2][:-1] + ', exclude: "--exclude={exclude}"}')
 
 
 @SLURM
@@ -155,7 +148,7 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     goes into its own try.
     LOST: nothing: results that the old process copies home later count.
     """
-    can_exclude(halted)
+    halted.site(requests=f"{{{REQUESTS['slurm']}, {EXCLUDE['slurm']}}}")
     runs = {
         word: halted.sweep(
             size, "--set", f"resources.options={{slurm: ['{word}', '--nodelist=n1']}}", runs=f"runs{word}"
@@ -185,29 +178,6 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
         halted.wait_until((home(run, size) / "exit").exists, 30)
         assert [record(run, size, number).try_number for number in (1, 2)] == [1, 2]
         assert [batches(run, size, number) for number in (1, 2)] == [30 // size] * 2
-
-
-@SLURM
-def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
-    """FAULT: a node dies, and no other node matches the request.
-
-    HOW: real: kill -9 of slurmd, and a request for that node by name, Slurm.
-    REPORTED: `node_fail`; once the node is back, `jobkit resume` says that only this node matches, and the
-    point runs there again. While the node is down, Slurm refuses the point, and so does `jobkit resume`.
-    LOST: results that the try had not yet copied to the run folder.
-    """
-    can_exclude(halted)
-    run = halted.sweep("1", "--set", "resources.options={slurm: ['--no-requeue', '--nodelist=n1']}")
-    halted.waits(1)
-    slurm_alone.kill("slurmd-n1")
-    scontrol("update", "nodename=n1", "state=down", "reason=killed")
-    halted.is_(run, PointStanding.FAILED, Outcome.NODE_FAIL)
-    slurm_alone.healed()
-    done = ended_well(halted.lab.jobkit("resume", run))
-    assert "only n1 matches the request, so the points may run there again" in done.stderr
-    halted.waits(1)
-    halted.go(1)
-    halted.is_(run, PointStanding.DONE, Outcome.OK)
 
 
 @SLURM

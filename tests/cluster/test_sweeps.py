@@ -15,37 +15,8 @@ from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, CPUS_VARIABLE, SLURM, WORKLOADS, ClusterLab
+from tests.cluster.lab import COUNT, CPUS_VARIABLE, WORKLOADS, ClusterLab
 from tests.support import commands
-
-
-@SLURM
-def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
-    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fake card is too small from batch size 2 on; everything else is real."""
-    path = f"{WORKLOADS}/nvml:{WORKLOADS}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    variables = f"{{PYTHONPATH: '{path}', FAKE_CARD: V100, BROKEN_FROM: '2'}}"
-    text = COUNT.replace("workload: count", "workload: broken:TooLarge\ndevice: cuda")
-    text = text.replace("[1, 10, 100]", "[1, 2, 3]").replace("max_parallel: 2", "max_parallel: 1")
-    text = text.replace("repeats: 1", "repeats: 2")
-    spec = lab.spec(f"{text}environment: {{variables: {variables}}}\n")
-    commands.ended_well(lab.sweep(spec, "--wait", how=commands.jobkit_process))
-    points = lab.points()
-    assert [(point["index"], point["repeat"], point["batch_size"]) for point in points] == [
-        (index, repeat, size)
-        for index, (repeat, size) in enumerate([(r, s) for r in (1, 2) for s in (1, 2, 3)], 1)
-    ]
-    assert [point["outcome"] for point in points] == ["ok", "gpu_oom", "pruned"] * 2
-    begun = [
-        dict(line.split("=", 1) for line in path.read_text(encoding="utf-8").splitlines())
-        for path in lab.run_dir().glob("results/*/try-1/begin")
-    ]
-    ordered = sorted(begun, key=lambda one: (one["at"], int(one["task"])))
-    assert [int(one["task"]) for one in ordered] == list(range(1, 7))
-    assert "batch_size-2-r1 ran out" in str(points[5]["evidence"]), "of an earlier repeat"
-
 
 SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}
 

@@ -1,4 +1,4 @@
-"""A fake cluster in the hands of a test: set it up, break it, look at it, clear it away."""
+"""The fake cluster in the hands of a test: set it up, break it, look at it, clear it away."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.fakes.common import life
-from tests.fakes.common.model import RUNNING, Job, State, Task, TaskRun
-from tests.fakes.common.runner import clear_up, ensure
-from tests.fakes.common.store import Store
+from tests.fakes.slurm import life
+from tests.fakes.slurm.model import RUNNING, Job, State, Task, TaskRun
+from tests.fakes.slurm.runner import clear_up, ensure
+from tests.fakes.slurm.store import Store
 from tests.support.processes import gone
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = {
-    "slurm": ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr"),
-    "sge": ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter"),
-}
-"""What jobkit looks for on PATH. No test calls qalter, so there is no module that plays it."""
+COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
 ENTRY = """\
 #!/bin/sh
 exec {python} -ISc 'import sys; sys.path.insert(0, sys.argv[1])
-from tests.fakes.common.entry import main; main()' {root} {folder} {command} "$@"
+from tests.fakes.slurm.entry import main; main()' {root} {folder} {command} "$@"
 """
 
 
@@ -37,24 +33,21 @@ class FakeCluster:
 
     Parameters
     ----------
-    scheduler
-        ``slurm`` or ``sge``.
     folder
         Where it lives; made here.
     settings
         What differs from `store.DEFAULTS`, in seconds of the cluster.
     """
 
-    def __init__(self, scheduler: str, folder: Path, **settings: float) -> None:
-        self.scheduler = scheduler
+    def __init__(self, folder: Path, **settings: float) -> None:
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
-        known = {"scheduler": scheduler, "owner": os.getpid(), **settings}
+        known = {"owner": os.getpid(), **settings}
         (folder / "settings.json").write_text(json.dumps(known), encoding="utf-8")
         words = {"python": sys.executable, "root": str(ROOT), "folder": str(folder)}
         quoted = {key: shlex.quote(word) for key, word in words.items()}
-        for command in COMMANDS[scheduler]:
+        for command in COMMANDS:
             path = self.bin / command
             path.write_text(ENTRY.format(command=command, **quoted), encoding="utf-8")
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -161,7 +154,7 @@ class FakeCluster:
 
 def _foreign(store: Store, old: Job, name: str, user: str) -> Job:
     """Return a job of somebody else's that runs, with the id and the task numbers of an old one."""
-    now, where = store.clock(), {"node": "n1", "queue": "gpu.q"}
+    now, where = store.clock(), {"node": "n1", "queue": "gpu"}
     known = {key: vars(old).get(key, getattr(old, key)) for key in ("id", "script", "directory", "cluster")}
     tasks = [
         Task(

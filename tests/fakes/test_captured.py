@@ -1,4 +1,4 @@
-"""The fakes answer, word for word, what was captured from the real daemons into tests/data."""
+"""The fake answers, word for word, what was captured from the real daemons into tests/data."""
 
 from __future__ import annotations
 
@@ -14,20 +14,13 @@ from tests.fakes.contract import shape
 from tests.support.surveys import captured
 
 FAULTS = {
-    "slurm/squeue-unreachable": "controller_away",
-    "slurm/sacct-off": "accounting_off",
-    "slurm/sacctmgr-off": "accounting_off",
-    "slurm/sacct-unreachable": "accounting_down",
-    "sge/qstat-unreachable": "controller_away",
+    "squeue-unreachable": "controller_away",
+    "sacct-off": "accounting_off",
+    "sacctmgr-off": "accounting_off",
 }
-STATIC = {
-    "slurm": """sinfo config squeue-unknown refused-partition sacct-unknown submit-parsable test-only-gpus
-        test-only-memory test-only-ok test-only-partition test-only-walltime
-        lab-nodes lab-accounts lab-ping lab-version lab-partitions lab-config""",
-    "sge": """complexes config qacct-unknown qdel-unknown qstat-empty submit-terse verify-ok
-        lab-complexes lab-config lab-instances lab-pe-smp lab-qacct lab-queues lab-version""",
-}
-NAMES = [f"{scheduler}/{name}" for scheduler, names in STATIC.items() for name in names.split()]
+STATIC = """sinfo config squeue-unknown refused-partition sacct-unknown submit-parsable test-only-gpus
+    test-only-memory test-only-ok test-only-partition test-only-walltime
+    lab-nodes lab-accounts lab-ping lab-version lab-partitions lab-config"""
 
 
 @pytest.fixture
@@ -53,16 +46,13 @@ def told(answer: Completed, folder: Path) -> dict[str, object]:
     return text
 
 
-@pytest.mark.parametrize("name", [*NAMES, *FAULTS])
-def test_an_answer_is_the_one_that_was_captured(
-    name: str, folder: Path, request: pytest.FixtureRequest
-) -> None:
-    cluster: FakeCluster = request.getfixturevalue(f"fake_{name.partition('/')[0]}")
-    if name in FAULTS:
-        cluster.fault(FAULTS[name])
-    real = captured(name)
-    real = replace(real, argv=tuple(word for word in real.argv if word != "as_user"))
-    if "-u" in real.argv:
-        real = Completed(("qstat", "-u", "nobody", "-xml"), real.status, real.stdout, real.stderr)
-    assert told(run(real.argv), folder) == told(real, folder)
-    assert cluster.calls()
+def test_an_answer_is_the_one_that_was_captured(fake_slurm: FakeCluster, folder: Path) -> None:
+    for name in (*STATIC.split(), *FAULTS):
+        if name in FAULTS:
+            fake_slurm.fix()
+            fake_slurm.fault(FAULTS[name])
+        fake_slurm.forget()
+        real = captured(f"slurm/{name}")
+        real = replace(real, argv=tuple(word for word in real.argv if word != "as_user"))
+        assert told(run(real.argv), folder) == told(real, folder), name
+        assert fake_slurm.calls()

@@ -26,7 +26,7 @@ def test_the_tasks_end_with_the_process_that_set_the_cluster_up(tmp_path: Path) 
         import pathlib, subprocess, sys
         sys.path.insert(0, sys.argv[1])
         from tests.fakes.cluster import FakeCluster
-        cluster = FakeCluster("slurm", pathlib.Path(sys.argv[2]))
+        cluster = FakeCluster(pathlib.Path(sys.argv[2]))
         pathlib.Path("job.sh").write_text("#!/bin/sh\\nsleep 60\\n")
         subprocess.run([cluster.bin / "sbatch", "-o", "/dev/null", "--array=1", "job.sh"], check=True)
         while not cluster.jobs()[0].tasks[0].pid:

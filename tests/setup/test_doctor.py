@@ -278,24 +278,20 @@ def folders() -> list[Path]:
     return list(Path("runs").iterdir()) if Path("runs").exists() else []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
-def test_what_a_job_finds_comes_home(scheduler: str, here: Path, request: pytest.FixtureRequest) -> None:
-    cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
+def test_what_a_job_finds_comes_home(fake_slurm: FakeCluster, here: Path) -> None:
     said: list[str] = []
     script = here / "seen.sh"
-    found = in_a_job(job_case(scheduler, f'environment: {{setup: ["cp $0 {script}"]}}\n'), say=said.append)
+    found = in_a_job(job_case("slurm", f'environment: {{setup: ["cp $0 {script}"]}}\n'), say=said.append)
 
     assert list(found)[:2] == ["job", "home"]
     assert {"programs", "scratch", "inputs", "environment", "jobkit"} < set(found)
     assert {one.status for one in found.values()} == {Status.OK}, found
     assert found["job"].where.startswith("In a job, on ")
-    assert any(line.startswith(f"submitted: {scheduler} job") for line in said)
+    assert any(line.startswith("submitted: slurm job") for line in said)
     assert folders() == [], "all was well: nothing is left behind"
-    assert cluster.jobs()[0].name.startswith("doctor-")
+    assert fake_slurm.jobs()[0].name.startswith("doctor-")
     header = script.read_text(encoding="utf-8")
-    asked = {"slurm": ["#SBATCH --mem=200M", "#SBATCH --time=00:03:00"], "sge": ["#$ -l h_rt=00:03:00"]}
-    assert all(line in header for line in asked[scheduler])
+    assert all(line in header for line in ("#SBATCH --mem=200M", "#SBATCH --time=00:03:00"))
     assert "#SBATCH --signal" not in header, "it needs no warning"
 
 

@@ -238,21 +238,6 @@ def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: P
     assert "open files" in (run.home() / "limits.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.fault
-def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
-    """FAULT: the text is changed after the submission.
-
-    HOW: real: it is changed.
-    REPORTED: `stage_in`: the text is not the planned one, with the beginnings of both checksums.
-    LOST: nothing; a run never mixes figures of two texts.
-    """
-    run = ScriptRun(tmp_path)
-    run.text.write_text("Another text.\n", encoding="utf-8")
-    assert run.run(1)[0] == 1
-    assert run.record().outcome is Outcome.STAGE_IN
-    assert "is not the text that was planned: sha256 " in run.record().message
-
-
 def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> None:
     run, processes = slow_tasks(tmp_path)
     turn = os.open(run.own() / "lock", os.O_RDONLY)

@@ -180,24 +180,6 @@ def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halte
     assert run.record(1).signal == "USR1"
 
 
-def test_the_scheduler_kills_sooner_than_the_worker_ends(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: a cancelled job is killed before its worker has ended.
-
-    HOW: real: TERM, which the worker ignores, then kill -9 of the process group.
-    REPORTED: `cancelled` or `timeout`, from the accounting.
-    LOST: nothing that was done before the signal: the script copied it home at once.
-    """
-    run = ScriptRun(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
-    process = halted.start(run)
-    process.send_signal(signal.SIGTERM)
-    wait_until((run.home() / "batches.jsonl").exists)
-    assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
-    ended(process)
-    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
-    assert not (run.home() / "exit").exists()
-
-
 OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-euc")
 ALONE = "job.sh: this task makes its own copy of the inputs: "
 
@@ -321,14 +303,14 @@ def test_scratch_is_open_to_all_without_the_sticky_bit(tmp_path: Path, tmp: Path
     assert {path.name for path in run.own().glob("t-1.7.*")} == {"t-1.7.3.abcdef", "t-1.7.4.abcdef"}
 
 
-def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
-    """FAULT: the model is changed after the submission, or loses a file, or its folder is removed.
+def test_a_model_or_a_text_that_has_changed_is_not_used(tmp_path: Path) -> None:
+    """FAULT: text or model is changed after the submission; the model loses a file, or its folder is removed.
 
-    HOW: real: a file of the model is rewritten, then removed, then all of them.
-    REPORTED: for a change `stage_in`, with the beginnings of both fingerprints; for a lost file \
+    HOW: real: the text is rewritten; a file of the model is rewritten, then removed, then all of them.
+    REPORTED: for a change `stage_in`, with the beginnings of both checksums; for a lost file \
     `model_missing`, with its name; for a lost folder `stage_in`: "the model could not be copied", and the \
     message of rsync or cp in the log.
-    LOST: nothing; a run never mixes figures of two models.
+    LOST: nothing; a run never mixes figures of two texts or models.
     """
     tagger = write_model(tmp_path / "model")
     planned = fingerprint(tmp_path / "model", MODEL.name, STANZA)
@@ -343,6 +325,10 @@ def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
     assert run.run(1)[0] == 1
     assert run.record(1, 2).outcome is Outcome.MODEL_MISSING
     assert "en/ner/n.pt" in run.record(1, 2).message
+    run.text.write_text("Another text.\n", encoding="utf-8")
+    assert run.run(2)[0] == 1
+    assert run.record(2).outcome is Outcome.STAGE_IN
+    assert "is not the text that was planned: sha256 " in run.record(2).message
     shutil.rmtree(tmp_path / "model")
     status, said = run.run(1)
     assert (status, run.exit(1, 3).outcome) == (1, Outcome.STAGE_IN), said

@@ -30,7 +30,12 @@ pytestmark = pytest.mark.fault
 DEADLINE_S = 120
 LOOK_S = 0.5
 """How long nothing happens until the scheduler is asked again: some states change by time alone."""
-SITE = "name: fake\nscheduler: %s\nsync_interval_s: 1\nrequests: {%s}\n"
+SITE = f"""\
+name: fake
+scheduler: slurm
+sync_interval_s: 1
+requests: {{{REQUESTS["slurm"]}, {EXCLUDE["slurm"]}}}
+"""
 
 
 class Lab:
@@ -39,9 +44,7 @@ class Lab:
     def __init__(self, cluster: FakeCluster, home: Path) -> None:
         self.cluster, self.home = cluster, home
         (home / "faults.json").write_text("{}", encoding="utf-8")
-        name = cluster.scheduler
-        site = SITE % (name, f"{REQUESTS[name]}, {EXCLUDE[name]}")
-        (home / "site.yaml").write_text(site, encoding="utf-8")
+        (home / "site.yaml").write_text(SITE, encoding="utf-8")
 
     def fail(self, **faults: str) -> None:
         """Let batch sizes fail: ``fail(b2="slow")``."""
@@ -53,7 +56,7 @@ class Lab:
         variables = {"PYTHONPATH": str(WORKLOADS), "ODD_FAULTS": str(self.home / "faults.json")}
         keys: dict[str, Any] = {"text": "sample:30", "scheduler": None, "policy": {"follow_up": False}}
         write_spec(self.home, workload="odd:Faulty", environment={"variables": variables}, **keys)
-        scheduler = ["--scheduler", self.cluster.scheduler, "--site", "./site.yaml"]
+        scheduler = ["--scheduler", "slurm", "--site", "./site.yaml"]
         return jobkit("sweep", "spec.yaml", *scheduler, cwd=self.home, env={"PYTHONPATH": str(WORKLOADS)})
 
     def begin_slow(self) -> None:
@@ -94,9 +97,9 @@ class Lab:
         return {path for name in ("begin", "exit") for path in self.run.glob(f"results/*/*/{name}")}
 
 
-@pytest.fixture(params=["slurm", "sge"])
-def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Return a folder on a fake Slurm and on a fake Grid Engine; a minute passes at once."""
+@pytest.fixture
+def lab(fake_slurm: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Return a folder on a fake Slurm; a minute passes at once."""
     monkeypatch.setattr(journal, "GONE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(tries, "VISIBLE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(resume, "POLL_S", 0.3)
@@ -104,11 +107,9 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.chdir(home)
-    return Lab(request.getfixturevalue(f"fake_{request.param}"), home)
+    return Lab(fake_slurm, home)
 
 
-on_slurm = pytest.mark.parametrize("lab", ["slurm"], indirect=True)
-on_sge = pytest.mark.parametrize("lab", ["sge"], indirect=True)
 OK = Outcome.OK
 
 
@@ -129,7 +130,7 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
     with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
         run_again(lab.run, ["2"], [])
     lab.cluster.fault("controller_away")
-    assert [*lab.look().silent] == [lab.cluster.scheduler]
+    assert [*lab.look().silent] == ["slurm"]
     with pytest.raises(JobkitError, match="does not answer") as caught:
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3
@@ -145,7 +146,7 @@ def test_a_queue_that_is_empty_or_away_or_shows_another_job_of_the_number(lab: L
 def test_a_controller_that_refuses_every_third_call_and_a_partition_that_is_full(lab: Lab) -> None:
     """FAULT: the controller refuses every third call (a rate limit); the partition is full: no task starts.
 
-    HOW: fake: the messages of Slurm's rate limit, and of a busy qmaster; a full partition, then an empty one.
+    HOW: fake: the message of Slurm's rate limit; a full partition, then an empty one.
     REPORTED: nothing of the limit: jobkit repeats the call, with growing pauses. The point waits, with the
     scheduler's reason; then it runs.
     LOST: nothing; nothing is submitted twice.
@@ -159,7 +160,6 @@ def test_a_controller_that_refuses_every_third_call_and_a_partition_that_is_full
     assert len(lab.cluster.jobs()) == 1
 
 
-@on_sge
 def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     """FAULT: a task has left the queue without an exit file, and the accounting does not know it yet.
 
@@ -178,7 +178,6 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     assert "it ended" in lab.point(1).verdict.evidence
 
 
-@on_slurm
 def test_a_job_of_another_cluster(lab: Lab) -> None:
     """FAULT: sbatch answers `id;cluster`, and later commands must name the cluster.
 
@@ -194,7 +193,6 @@ def test_a_job_of_another_cluster(lab: Lab) -> None:
     assert asked[0][asked[0].index("-M") + 1] == "lab2"
 
 
-@on_slurm
 def test_the_scheduler_runs_a_point_again_by_itself(lab: Lab) -> None:
     """FAULT: a node fails, and the scheduler requeues the task by itself, under the same number.
 

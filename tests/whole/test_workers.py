@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,17 @@ class Sharing:
         self.process: subprocess.Popen[str]
         self.run: ScriptRun
 
-    def begin(self, *last: str, mps: str = "on", env: Mapping[str, str] | None = None) -> None:
-        """Start the point; ``last`` ends its text."""
-        text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
-        keys: dict[str, Any] = {"workload": "oncard:ToldOnCard", "order": "text", "workers": 2, "mps": mps}
+    def begin(self) -> None:
+        """Start the point."""
+        text = "\n\n".join([*(f"Number {n}." for n in range(6)), WAIT])
+        keys: dict[str, Any] = {"workload": "oncard:ToldOnCard", "order": "text", "workers": 2, "mps": "on"}
         self.run = ScriptRun(self.folder, text=text, device="cuda", **keys)
         (self.folder / "held").mkdir()
         paths = (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])
         cards = {"FAKE_CARD": "T4", "FAKE_HELD": str(self.folder / "held"), "CUDA_VISIBLE_DEVICES": "0"}
         path, python = f"{FAKE}:{os.environ['PATH']}", os.pathsep.join(map(str, paths))
         told = {"TOLD": str(self.folder), "PATH": path, "PYTHONPATH": python}
-        self.process = self.run.start(1, **{**cards, **told, **(env or {})})
+        self.process = self.run.start(1, **cards, **told)
 
     def waits(self) -> int:
         """Return a worker's process id, once it waits in the middle of its work."""
@@ -90,7 +90,7 @@ def test_kill_9_of_what_leads_several_workers(sharing: Sharing, killed: str) -> 
     LOST: nothing: the kernel ends the workers with their supervisor, and the batches that were done are home;
     neither a daemon nor its folder is left.
     """
-    sharing.begin(WAIT)
+    sharing.begin()
     supervisor = parent_of(sharing.waits())
     assert sharing.daemon()
     if killed == "the supervisor":
@@ -113,7 +113,7 @@ def test_kill_9_of_a_whole_job_that_uses_mps(sharing: Sharing) -> None:
     REPORTED: what the accounting reports.
     LOST: at most one sync interval; neither a daemon nor its folder is left.
     """
-    sharing.begin(WAIT)
+    sharing.begin()
     sharing.waits()
     os.killpg(sharing.process.pid, signal.SIGKILL)
     wait_until(lambda: sharing.left() == [])
@@ -127,34 +127,10 @@ def test_kill_9_of_the_daemon(sharing: Sharing) -> None:
     REPORTED: `environment`, "the MPS daemon has ended", and the last line of its log.
     LOST: nothing: the batches that were done are home; the workers and the server are ended.
     """
-    sharing.begin(WAIT)
+    sharing.begin()
     sharing.waits()
     os.kill(sharing.daemon(), signal.SIGKILL)
     sharing.ends()
     record = sharing.run.record()
     assert record.outcome is Outcome.ENVIRONMENT
     assert record.message.startswith("the MPS daemon has ended: Starting control daemon")
-
-
-@pytest.mark.parametrize(
-    ("mps", "env", "reason"),
-    [
-        ("on", {"FAKE_MPS": "fails"}, "nvidia-cuda-mps-control does not answer: Failed to create pipe"),
-        ("auto", {"PATH": os.environ["PATH"]}, "nvidia-cuda-mps-control is not on PATH"),
-    ],
-)
-def test_mps_that_a_node_does_not_have(sharing: Sharing, env: dict[str, str], reason: str, mps: str) -> None:
-    """FAULT: a node cannot run MPS: no command, or a daemon that does not start.
-
-    HOW: real: a PATH without it; fake: NVIDIA's control daemon.
-    REPORTED: with `mps: on` `environment`, with the reason; with `mps: auto` the point runs without MPS, \
-    and the record has the reason.
-    LOST: nothing.
-    """
-    sharing.begin(mps=mps, env=env)
-    ended(sharing.process)
-    record = sharing.run.record()
-    assert record.outcome is (Outcome.OK if mps == "auto" else Outcome.ENVIRONMENT)
-    assert record.mps.startswith(f"off: {reason}")
-    assert sharing.left() == []
-    assert sharing.run.left_on_scratch() == []

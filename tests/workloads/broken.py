@@ -92,15 +92,6 @@ class Deaf(Waits):
         super().wait(place)
 
 
-class Orders(Count):
-    """Ends the worker with 98 and the batch size: 99 and 100 are orders to Grid Engine."""
-
-    def process(self, paragraphs: Sequence[str]) -> Result:
-        """Leave."""
-        del paragraphs
-        os._exit(98 + self.items_per_call())
-
-
 class OutOfMemoryError(RuntimeError):
     """As torch names it."""
 

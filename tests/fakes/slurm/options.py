@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import getopt
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.fakes.common.entry import Refused
-
 
 class Table(NamedTuple):
-    """The long names of a command's options, and those by their letters."""
+    """The options of a command as getopt(3) takes them, and the long names of the letters."""
 
-    flags: set[str]
-    values: set[str]
-    short: dict[str, str]
+    letters: str
+    names: list[str]
+    long: dict[str, str]
 
 
 def table(flags: str, values: str) -> Table:
     """Return a table written as ``letter:name letter:name name``: the flags, and what takes a value."""
-    pairs = [word.partition(":")[::2] for word in f"{flags} {values}".split()]
-    named, valued = ({word.rpartition(":")[2] for word in text.split()} for text in (flags, values))
-    return Table(named, valued, {letter: name for letter, name in pairs if name})
+    letters, names, long = "", list[str](), dict[str, str]()
+    for words, letter_end, name_end in ((flags, "", ""), (values, ":", "=")):
+        for word in words.split():
+            letter, colon, name = word.rpartition(":")
+            names.append(name + name_end)
+            if colon:
+                letters += letter + letter_end
+                long[f"-{letter}"] = name
+    return Table(letters, names, long)
 
 
 SBATCH = table(
@@ -35,49 +40,23 @@ SBATCH = table(
 
 
 class Options(dict[str, str]):
-    """Options by their long names, ``yes`` for flags, and what is left over."""
+    """Options by their long names, empty for flags, and what is left over."""
 
     rest: list[str]
 
 
-def parse(command: str, words: Sequence[str], known: Table, *, anywhere: bool = True) -> Options:
-    """Return the options of a command line; with ``anywhere`` also behind the first word that is none.
-
-    Raises
-    ------
-    Refused
-        As the real command does of an option that it does not have.
-    """
-    found, left = Options(), list(words)
-    found.rest = []
-    while left:
-        word = left.pop(0)
-        name, has_value, value = _split(word, known.short)
-        if not word.startswith("-") or word == "-":
-            found.rest += [word] if anywhere else [word, *left]
-            left = left if anywhere else []
-        elif name in known.flags:
-            found[name] = "yes"
-            if not word.startswith("--") and has_value:
-                left.insert(0, f"-{value}")  # -hr is -h -r
-        elif name in known.values:
-            found[name] = value if has_value else left.pop(0)
-        else:
-            more = f'Try "{command} --help" for more information'
-            raise Refused(f"{command}: unrecognized option '{word}'\n{more}\n", 255)
+def parse(words: Sequence[str], known: Table, *, anywhere: bool = True) -> Options:
+    """Return the options of a command line; with ``anywhere`` also behind the first word that is none."""
+    read = getopt.gnu_getopt if anywhere else getopt.getopt
+    pairs, rest = read(list(words), known.letters, known.names)
+    found = Options((known.long.get(name, name.lstrip("-")), value) for name, value in pairs)
+    found.rest = rest
     return found
-
-
-def _split(word: str, short: dict[str, str]) -> tuple[str, bool, str]:
-    if word.startswith("--"):
-        name, equals, value = word[2:].partition("=")
-        return name, bool(equals), value
-    return short.get(word[1:2], word), len(word) > 2, word[2:]
 
 
 def sbatch_words(words: Sequence[str]) -> Options:
     """Return sbatch's options, the script and its arguments behind them."""
-    return parse("sbatch", words, SBATCH, anywhere=False)
+    return parse(words, SBATCH, anywhere=False)
 
 
 def header(script: str) -> Options:

@@ -9,10 +9,10 @@ import re
 import signal
 from pathlib import Path
 
-from tests.fakes.common.life import again, end, environment_of, tell
-from tests.fakes.common.model import ENDED, PENDING, Job, Task
-from tests.fakes.common.store import Store
-from tests.fakes.common.text import duration_s, iso, size_bytes
+from tests.fakes.slurm.life import again, end, environment_of, tell
+from tests.fakes.slurm.model import ENDED, PENDING, Job, Task
+from tests.fakes.slurm.store import Store
+from tests.fakes.slurm.text import duration_s, iso, size_bytes
 
 PARTITIONS = ("cpu", "gpu", "low", "high")
 """The first is the default one."""
@@ -22,7 +22,6 @@ CPUS, MEMORY_MB, GPUS, GPU_TYPE = 8, 8000, 2, "v100"
 MAX_TIME_MIN = 60
 """Of each partition."""
 ACCOUNTS = ("root",)
-ACCOUNTING = "sacct"
 
 
 def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
@@ -88,7 +87,7 @@ def cancel(store: Store, job: Job, task: Task, uid: int) -> None:
         stop(store, job, task, f"cancelled by {uid}")
     elif task.state == PENDING:
         task.state, task.word, task.cause_at = ENDED, f"CANCELLED by {uid}", store.clock()
-        store.changed(task, ACCOUNTING)
+        store.changed(task)
 
 
 def ended(store: Store, job: Job, task: Task, status: int) -> None:

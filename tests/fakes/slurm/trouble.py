@@ -6,12 +6,12 @@ came with 23.02: they are those of SLURMCTLD_COMMUNICATIONS_BACKOFF in its slurm
 
 from __future__ import annotations
 
-from tests.fakes.common.entry import Answer
-from tests.fakes.common.store import Store
-from tests.fakes.common.text import captured
+from tests.fakes.slurm.store import Store
+from tests.fakes.slurm.text import Answer, captured
 
 AWAY = "Unable to contact slurm controller (connect failure)"
 BACK_OFF = "Rate limit exceeded, please retry momentarily"
+OFF = "Rate limit exceeded, please retry momentarily"
 DOWN = (
     "{0}: error: slurm_persist_conn_open_without_init: failed to open persistent connection to "
     "host:localhost:6819: Connection refused\n"
@@ -31,7 +31,8 @@ def refusal(store: Store, command: str, arguments: list[str]) -> Answer | None:
     if {"--version", "-V"} & set(arguments):
         return None
     if command in {"sacct", "sacctmgr"}:
-        return _accounting(store, command)
+        text = captured("sacctmgr-off", "stderr") if command == "sacctmgr" else OFF
+        return Answer("", text, 1) if store.use("accounting_off") else None
     if store.use("controller_away"):
         return _controller(command, arguments, AWAY)
     calls = store.state.calls
@@ -41,16 +42,6 @@ def refusal(store: Store, command: str, arguments: list[str]) -> Answer | None:
     ):
         if every and count % every == 0:
             return _controller(command, arguments, BACK_OFF)
-    return None
-
-
-def _accounting(store: Store, command: str) -> Answer | None:
-    if store.use("accounting_off"):
-        text = captured("slurm", "sacctmgr-off", "stderr") if command == "sacctmgr" else OFF
-        return Answer("", text, 1)
-    if store.use("accounting_down"):
-        more = "sacct: error: Problem talking to the database: Connection refused\n"
-        return Answer("", DOWN.format(command) + (more if command == "sacct" else ""), 1)
     return None
 
 

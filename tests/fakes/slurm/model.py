@@ -1,4 +1,4 @@
-"""What a fake cluster remembers: jobs, their tasks, and each time that a task ran.
+"""What the fake cluster remembers: jobs, their tasks, and each time that a task ran.
 
 These are no dataclasses, so that a fake command starts in the time that a real one does: dataclasses
 alone would cost it 10 ms. Every object is written as a JSON object of the values that were set.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-PENDING, RUNNING, ENDING, ERROR, ENDED = "PENDING", "RUNNING", "ENDING", "ERROR", "ENDED"
-"""Where a task is. ``ENDING``: it has a signal to end, and still has processes. ``ERROR``: Eqw."""
+PENDING, RUNNING, ENDING, ENDED = "PENDING", "RUNNING", "ENDING", "ENDED"
+"""Where a task is. ``ENDING``: it has a signal to end, and still has processes."""
 
 
 class TaskRun:
@@ -18,10 +18,9 @@ class TaskRun:
     Attributes
     ----------
     word, status, signal
-        Of the task: how it ended (``COMPLETED``; for Grid Engine the number of ``failed``), its exit
-        status, the signal that ended it.
+        Of the task: how it ended (``COMPLETED``), its exit status, the signal that ended it.
     step_word, step_status, step_signal
-        Of the batch script itself, which Slurm tells in a row of its own.
+        Of the batch script itself, which sacct tells in a row of its own.
     end
         0 while it runs.
     """
@@ -50,11 +49,11 @@ class Task:
     Attributes
     ----------
     raw
-        Slurm's job id of the task itself.
+        The job id of the task itself.
     begin
         It may not start before this time.
     cause
-        Why it is being ended, if not by itself: ``cancelled``, ``deleted``, ``node_fail``; and since when.
+        Why it is being ended, if not by itself: ``cancelled``, ``node_fail``; and since when.
     changed
         How often the accounting had been asked when this task last began or ended.
     single
@@ -76,7 +75,6 @@ class Task:
     queue = ""
     cause = ""
     cause_at = 0.0
-    error = ""
     changed = 0
     single = False
     gone = False
@@ -97,7 +95,7 @@ class Task:
 
 
 class Job:
-    """What was submitted; ``options`` are the scheduler's own, by their long names.
+    """What was submitted; ``options`` are sbatch's, by their long names.
 
     Attributes
     ----------
@@ -123,7 +121,6 @@ class Job:
     def __init__(self, **values: Any) -> None:
         self.arguments: list[str] = []
         self.options: dict[str, str] = {}
-        self.after: list[str] = []
         self.tasks: list[Task] = []
         vars(self).update(values)
 

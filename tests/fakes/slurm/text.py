@@ -1,18 +1,35 @@
-"""What both fakes print and read: times, lists of tasks, what real daemons answered."""
+"""What the fake prints and reads: answers, times, lists of tasks, what real daemons answered."""
 
 from __future__ import annotations
 
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-CAPTURED = Path(__file__).parents[2] / "data"
+CAPTURED = Path(__file__).parents[2] / "data" / "slurm"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def captured(scheduler: str, name: str, stream: str = "stdout") -> str:
-    """Return what a real daemon answered, one stream of a file in tests/data."""
-    text = (CAPTURED / scheduler / f"{name}.txt").read_text(encoding="utf-8")
+class Answer(NamedTuple):
+    """What a command prints, and its exit status."""
+
+    out: str = ""
+    err: str = ""
+    status: int = 0
+
+
+class Refused(Exception):  # noqa: N818 - what the scheduler did, not an error of the fake
+    """The command ends here, with these words on stderr."""
+
+    def __init__(self, err: str, status: int = 1, out: str = "") -> None:
+        super().__init__(err)
+        self.answer = Answer(out, err, status)
+
+
+def captured(name: str, stream: str = "stdout") -> str:
+    """Return what a real daemon answered, one stream of a file in tests/data/slurm."""
+    text = (CAPTURED / f"{name}.txt").read_text(encoding="utf-8")
     out, _, err = text.partition("--- stdout\n")[2].rpartition("--- stderr\n")
     return err if stream == "stderr" else out
 

@@ -1,4 +1,4 @@
-"""The folder that a fake cluster lives in: its state, its settings, its faults, under one lock.
+"""The folder that the fake cluster lives in: its state, its settings, its faults, under one lock.
 
 state.json      what the cluster remembers (`model.State`)
 settings.json   how it is set up; written once
@@ -19,19 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.common.model import State, Task, restored
+from tests.fakes.slurm.model import State, Task, restored
 
 DEFAULTS: dict[str, Any] = {
     "slots": 16,
     "cluster": "lab",
     "kill_wait_s": 5.0,
     "requeue_delay_s": 121.0,
-    "reschedule_delay_s": 4.0,
-    "min_job_age_s": 300.0,
-    "max_array_size": 10_001,
-    "max_job_count": 20_000,
 }
-"""As the lab clusters of tests/cluster are set up."""
+"""As the practice cluster is set up."""
 
 
 class Store:
@@ -94,6 +90,6 @@ class Store:
         """Return the cluster's time, in seconds since the epoch."""
         return time.time()
 
-    def changed(self, task: Task, accounting: str) -> None:
+    def changed(self, task: Task) -> None:
         """Note that a task began or ended, so that the accounting can lag behind."""
-        task.changed = self.state.calls.get(accounting, 0)
+        task.changed = self.state.calls.get("sacct", 0)
