@@ -25,7 +25,8 @@ from jobkit.core.knobs import MPS, ON, PADDED, SHORTCUTS, THREADS, WORKERS, Valu
 from jobkit.core.units import GIB
 from jobkit.extensions.tune.goal import TuneGoal, whole
 from jobkit.extensions.tune.job import AGAIN, LOOKS
-from jobkit.extensions.tune.steps import FINAL, MEMORY, Candidate, MeasuredCandidate, propose
+from jobkit.extensions.tune.measured import FINAL, MEMORY, Candidate, MeasuredCandidate
+from jobkit.extensions.tune.steps import propose
 from tests.support.machines import FAST, GOAL, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from jobkit.answers.gpus import usable_bytes
 from jobkit.answers.loads import NONE, PUNCTUATION, Budgets, Lengths, TextLoads, agreeing, loads_of
-from jobkit.answers.memory_line import CURVED, Censored, Fit, Observation, doubts, fit_memory
+from jobkit.answers.memory_line import Censored, Fit, Observation, doubts, fit_memory
 from jobkit.answers.setting import other_knobs
 from jobkit.core.frozen import keyed
 from jobkit.core.knobs import BATCH_SIZE, CPU, REPORTED, SIZES, size_knob
@@ -29,11 +29,6 @@ NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 SAME_CAPACITY = 0.99  # trials with at least this share of a capacity count for it: the rest is rounding
 
 NOTHING = "no point has succeeded yet"
-OF_LENGTHS = {
-    PUNCTUATION: "the lengths are estimated from punctuation",
-    NONE: "the load is the batch size, because the workload reports no lengths: it does not show long texts",
-}
-"""What to know of a load, by how the lengths were found."""
 
 
 def too_small(knob: str) -> str:
@@ -246,13 +241,19 @@ class Memory:
             # a load this many times the largest measured distinguishes a curve from a line
             batch = self.largest_batch(min(safe_load, 2.0 * line.load_max))  # would show how it curves
             more = f": a sweep with {self.knob} {batch:,} as well shows how much faster"
-            notes.append(CURVED + (more if batch > max(self.load_by_batch, default=0) else ""))
+            notes.append(
+                "memory grows faster than a straight line over what was measured, so the bound follows a "
+                f"curve{more if batch > max(self.load_by_batch, default=0) else ''}"
+            )
         ran = max((trial.load for trial in self.wanted.tried if trial.held), default=0)
         notes += [*doubts(line, load if load > ran else None), *self.remarks]
         if loads is None and self.knob == BATCH_SIZE:
             notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
-        elif loads and (doubt := OF_LENGTHS.get(loads.lengths.source)):
-            notes.append(doubt)
+        elif loads and loads.lengths.source == PUNCTUATION:
+            notes.append("the lengths are estimated from punctuation")
+        elif loads and loads.lengths.source == NONE:
+            why = "because the workload reports no lengths: it does not show long texts"
+            notes.append(f"the load is the batch size, {why}")
         if saturated and loads is not None:
             limit = format_count(loads.limit, "paragraph")
             if isinstance(loads, Budgets):

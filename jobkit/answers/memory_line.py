@@ -35,7 +35,6 @@ AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
 first, or the scatter above the second: on an H200 such steps make 4 to 27 MiB, at 10 GiB no more than at
 1."""
 ROUNDING = 1e-9  # what a computed value may be off by, as a share of it
-CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
 MOST_PAIRS = 20_000
 
 

@@ -206,9 +206,6 @@ def _printed(findings: Iterable[Finding], *, whole: bool) -> Iterator[Finding]:
         terminal.say("")
 
 
-STDIN = "-"
-
-
 @click.command("lint", short_help="List what a scheduler would silently ignore in a job script.")
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT...")
 @shared.json_option
@@ -239,7 +236,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
     from jobkit.schedulers.registry import SCHEDULERS
 
     results = [
-        lint_script(_read(script), "standard input" if script == STDIN else script, is_folder)
+        lint_script(_read(script), "standard input" if script == "-" else script, is_folder)
         for script in scripts
     ]
     if as_json:
@@ -257,7 +254,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
 def _read(script: str) -> str:
     """Return the text of a script; bytes that are not UTF-8 become question marks."""
     try:
-        piped, path = script == STDIN, Path(script)
+        piped, path = script == "-", Path(script)
         raw = sys.stdin.buffer.read(MOST_BYTES + 1) if piped else read_bytes(path, MOST_BYTES, typed=True)
     except OSError as error:
         hint = "name a job script, or - for standard input"

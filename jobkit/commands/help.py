@@ -20,13 +20,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
 
 INDEX = "README"
-_FENCE = re.compile(r"^```.*\n((?:(?!```).*\n)*)```$", re.MULTILINE)
-_SENTENCE = re.compile(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])")
-"""Between two sentences; not after the number of an item."""
 _KEYS = ("spec", "templates-and-sites", "commands")
 """The pages with a table of keys or options, in the order of their hits."""
-_SMALL = set(re.findall(r"\w+", "a are can do does did for how i in is it me my of on the to was what why"))
-"""Words of a question that no place need have."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -108,7 +103,8 @@ HEADING, SENTENCE, CODE = 1, 2, 3
 def _pieces(topic: str, page: str) -> Iterator[Piece]:
     """Yield the pieces of a page; what the list of commands has of a command is of that topic."""
     command = ""
-    for number, part in enumerate(_FENCE.split(_plain(page))):
+    parts = re.split(r"^```.*\n((?:(?!```).*\n)*)```$", _plain(page), flags=re.MULTILINE)
+    for number, part in enumerate(parts):
         for line in part.splitlines():
             text, at = _bare(line.strip("#->| ")), command.removeprefix("jobkit ") or topic
             if number % 2:
@@ -122,7 +118,9 @@ def _pieces(topic: str, page: str) -> Iterator[Piece]:
                 codes = re.findall(r"`([^`]+)`", line.split(" | ")[0]) if topic == "symptoms" else ()
                 yield Piece(at, name, f"{name or cells[0]}: {'; '.join(cells[1:])}", SENTENCE, tuple(codes))
             else:
-                yield from (Piece(at, "", one, SENTENCE) for one in _SENTENCE.split(text))
+                # not after the number of an item
+                sentences = re.split(r"(?<=[^\W\d][.?]|[)\"][.?]) (?=[\w-])", text)
+                yield from (Piece(at, "", one, SENTENCE) for one in sentences)
 
 
 def _bare(text: str) -> str:
@@ -131,7 +129,8 @@ def _bare(text: str) -> str:
 
 def _patterns(word: str) -> Iterator[re.Pattern[str]]:
     """Yield what to look for until it is found: the words in a row, then those that matter, then stems."""
-    words = [one for one in word.split() if one.lower() not in _SMALL] or word.split()
+    small = re.findall(r"\w+", "a are can do does did for how i in is it me my of on the to was what why")
+    words = [one for one in word.split() if one.lower() not in small] or word.split()
     row, whole = (
         [rf"(?<![^\W_]){re.escape(one)}s?(?![^\W_])" for one in some] for some in (word.split(), words)
     )

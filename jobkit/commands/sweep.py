@@ -172,8 +172,8 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
     from jobkit.commands.results import note_apply
     from jobkit.extensions.tune.answer import as_data, blocks
+    from jobkit.extensions.tune.measured import Candidate
     from jobkit.extensions.tune.search import Tuning
-    from jobkit.extensions.tune.steps import Candidate
     from jobkit.runs.on_end import tell
 
     tell(run_dir.absolute())

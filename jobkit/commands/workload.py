@@ -155,11 +155,11 @@ def fetch(name: str, resources_url: str | None, as_job: bool, options: Options) 
         return 0
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.planning.prepare import DEFAULT_RUNS_DIR
+    from jobkit.runs.which_run import RUNS
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     asked = {"scheduler": options.scheduler or "auto", "site": options.site or "auto"}
-    errand = submit_fetch(name, words, **asked, runs_dir=Path(DEFAULT_RUNS_DIR))
+    errand = submit_fetch(name, words, **asked, runs_dir=RUNS)
     then = f"; run folder {errand.run_dir}; waiting for the job (Ctrl-C does not cancel the job)"
     announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)

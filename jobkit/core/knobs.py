@@ -50,7 +50,6 @@ WORKERS, THREADS, GPUS, ORDER, WORK_UNIT, MPS = "workers", "threads", "gpus", "o
 EVERY = "every"
 """The knob that takes a part of the text: one of every so many paragraphs."""
 SORTED = "sorted"
-ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
 SWITCH = _, TRUE = "false", "true"
 """The words of a knob that switches something; a spec may write them as bools."""
@@ -75,7 +74,7 @@ RUN_KNOBS = (
     Knob(name=WORKERS, plain=1, title="workers"),
     Knob(name=THREADS, title="CPU threads"),
     Knob(name=GPUS, devices=(CUDA,), plain=1, title="GPUs"),
-    Knob(name=ORDER, words=ORDERS, plain="load"),
+    Knob(name=ORDER, words=("load", "text", SORTED), plain="load"),
     Knob(name=WORK_UNIT),
     SHARING,
     Knob(name=EVERY, plain=1),

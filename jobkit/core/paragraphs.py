@@ -31,7 +31,6 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 JSONL_ENDINGS = (".jsonl", ".ndjson")
-MOST_NAMES = 12  # fields or columns in a sentence
 
 
 class Fields(NamedTuple):
@@ -62,7 +61,7 @@ def parse_line(line: bytes, fields: Fields) -> Document:
     if not isinstance(data, dict):
         raise BadLineError("not a JSON object")
     if fields.text not in data:
-        raise BadLineError(f"no field {fields.text!r}: it has {format_list(list(data), MOST_NAMES)}")
+        raise BadLineError(f"no field {fields.text!r}: it has {format_list(list(data), 12)}")
     text, name = data[fields.text], data.get(fields.id)
     if not isinstance(text, str):
         raise BadLineError(f"the field {fields.text!r} is not text")

@@ -301,8 +301,6 @@ SHARD = PointKind(
     measures_need=False,
     extension="corpus",
 )
-PHASES: Mapping[str, PointKind] = {"": SWEPT, "memory": SEARCHED}
-"""The kind of a point by its phase; in any other phase only the speed is used."""
 
 
 @keyed
@@ -433,7 +431,9 @@ class Point:
             return SHARD
         if self.profile != OFF:
             return PROFILED
-        return TRIAL if self.trial else PHASES.get(self.phase, TIMED)
+        if self.trial:
+            return TRIAL
+        return {"": SWEPT, "memory": SEARCHED}.get(self.phase, TIMED)  # in others only the speed is used
 
     @property
     def loaded(self) -> Point | None:

@@ -150,7 +150,6 @@ def accept_any_text(stream: TextIO) -> None:
         stream.reconfigure(errors=_PLAINLY)
 
 
-_PLAIN = {"─": "-", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "→": "->"}  # noqa: RUF001
 _PLAINLY = "jobkit.plainly"
 
 
@@ -159,7 +158,8 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    known = (_PLAIN.get(char) or unicodedata.normalize("NFKD", char) for char in lacking)
+    usual = {"─": "-", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "→": "->"}  # noqa: RUF001
+    known = (usual.get(char) or unicodedata.normalize("NFKD", char) for char in lacking)
     plain = (text.encode("ascii", "ignore").decode() for text in known)
     return "".join(text or _spelling(char) for text, char in zip(plain, lacking, strict=True)), error.end
 

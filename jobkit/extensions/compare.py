@@ -21,8 +21,6 @@ from jobkit.report.output import heading
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
 
-MOST_NAMED = 8
-
 
 @keyed
 class Side:
@@ -226,7 +224,7 @@ def _about(pair: SideComparison) -> Iterator[str]:
     for side, against in ((first, other), (other, first)):
         only = [words for words in side.sizes if words not in against.sizes]
         if only:
-            yield f"Only in {side.letter}: {format_list(only, MOST_NAMED)}."
+            yield f"Only in {side.letter}: {format_list(only, 8)}."
     if any(line.ratio.differs is None for lines in pair.lines.values() for line in lines):
         yield "A row without an interval has one repeat, which cannot show a difference."
     if not pair.lines:

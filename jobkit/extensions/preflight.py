@@ -19,9 +19,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.base import DEFAULT_BATCH_SIZE
 
-ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
-"""Batch sizes that are shown in addition to those of the spec and those worth measuring."""
-
 
 @keyed
 class Item:
@@ -164,7 +161,8 @@ def _sizes(named: NamedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Ite
     known = chosen.largest_load is not None
     line = batch_sizes.typical(spec.workload_name, named.inputs.model) if known else None
     has_lengths = loads.lengths.source != NONE
-    looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
+    round_sizes = {step * 10**power for power in range(7) for step in (1, 2, 5)}
+    looked_at = {size for size in round_sizes if size < loads.limit} | {loads.limit} | swept | measure
     for size in sorted(looked_at):
         first, source = loads.worst(size)
         yield PaddedSize(

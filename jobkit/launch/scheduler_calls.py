@@ -206,12 +206,6 @@ def _change(
     return refused
 
 
-SPAN = (
-    *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
-    *("walltime_s", "memory_bytes", "scheduler_id", "after", "waits"),
-)
-
-
 class StrayJobs(BusyError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, whose points the journal does not name."""
 
@@ -228,7 +222,11 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     if event is None:
         return
     scheduler = by_name(str(event.get("scheduler")))
-    span = {key: event[key] for key in SPAN if key in event}
+    of_span = (
+        *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
+        *("walltime_s", "memory_bytes", "scheduler_id", "after", "waits"),
+    )
+    span = {key: event[key] for key in of_span if key in event}
     if scheduler.RUNS_HERE and event.get("job_id"):
         _adopt_driver(run_dir, event, span, say)
         return

@@ -30,6 +30,7 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.saved_model import NO_POOLING, refuse_keys, refuse_unfit
 from jobkit.planning.standin import (
     ARCHITECTURES,
+    LANGUAGE,
     SIZE_BYTES,
     Architecture,
     is_built,
@@ -48,14 +49,11 @@ from jobkit.worker.workloads.model import (
 )
 
 STANZA_NER = "stanza-ner"
-LANGUAGE = "en"
-"""The language whose model the stand-in replaces."""
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run has yet to build."""
 ANSWER_S = 2.5
 """How long a server may take for its first answer."""
-LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 USUAL: Mapping[str, str] = {
     "hf-token-classification": "dslim/bert-base-NER",
@@ -174,7 +172,7 @@ def fetch(name: str, cache: Path, address: str | None, *, say: Say) -> ModelRef:
     their usual effect. ``address`` is a mirror of the hub, or of Stanza's resources; ``None`` for its own.
     """
     of_hub = "/" in name
-    if not (HUB_NAME if of_hub else LANGUAGES).fullmatch(name):
+    if not (HUB_NAME.fullmatch(name) if of_hub else re.fullmatch(r"[a-z]{2,}(-[a-z]+)*", name)):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
     extra = ("a model of the hub", "hf", "huggingface_hub")
     if lack := missing_extra(*extra) if of_hub else missing_framework(STANZA_NER):

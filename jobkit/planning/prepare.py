@@ -51,6 +51,7 @@ from jobkit.planning.texts import (
 )
 from jobkit.planning.workload_traits import JobPython, Traits, command_traits, traits
 from jobkit.runs.after import resolved
+from jobkit.runs.which_run import RUNS
 from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
@@ -69,8 +70,6 @@ from jobkit.spec.yaml_files import YamlDocument, hide_override, sound
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.pairs import PAIRS, QUERIES_FILE, queries_of, read_queries
 from jobkit.worker.workloads.user_file import file_ref, names_file, source_path
-
-DEFAULT_RUNS_DIR = "runs"
 
 
 @keyed
@@ -104,7 +103,7 @@ class Options:
 
     def runs_folder(self, site: Site) -> Path:
         """Return the absolute folder of the run folders."""
-        named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+        named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or RUNS))
         return named.expanduser().absolute()
 
 

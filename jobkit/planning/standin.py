@@ -103,14 +103,9 @@ def write_labelled(folder: Path, sample: Sample) -> dict[str, str]:
     return {"txt": str(folder / "text"), "label": str(folder / "labels")}
 
 
-LANGUAGE = "en"
+LANGUAGE = "en"  # whose model it replaces
 PACKAGE = "jobkit"
 PARTS = ("tokenize", "ner", "pretrain", "forward_charlm", "backward_charlm")
-TYPES = (
-    *("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"),
-    *("DATE", "TIME", "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL"),
-)
-"""The eighteen types of OntoNotes: with these the tagger's last layer has the English model's size."""
 SAVED_BATCH_SIZE = 32
 """Stanza's own default, and what a pipeline uses by default."""
 
@@ -229,11 +224,9 @@ def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  #
     loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
     steps, batches, began_s = order.size.ner_steps, iter(loader), time.monotonic()
     for step in range(1, steps + 1):
-        if step == FIRST_STEPS + 1:
-            left_s = (time.monotonic() - began_s) / FIRST_STEPS * (steps - FIRST_STEPS)
-            order.say(
-                f"tagger: about {format_about(left_s)} to go, by the first {FIRST_STEPS} of {steps} steps"
-            )
+        if step == 11:  # the tagger is the longest part
+            left_s = (time.monotonic() - began_s) / 10 * (steps - 10)
+            order.say(f"tagger: about {format_about(left_s)} to go, by the first 10 of {steps} steps")
         if (batch := next(batches, None)) is None:
             loader.reshuffle()
             batches = iter(loader)
@@ -258,7 +251,12 @@ def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # no
     from stanza.models.pos.vocab import WordVocab
 
     common = sorted(word for word, count in word_counts(sample).items() if count > 1)
-    tags = ["O", *(f"{place}-{kind}" for kind in TYPES for place in "BIES")]
+    # the eighteen types of OntoNotes: with these the tagger's last layer has the English model's size
+    types = (
+        *("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"),
+        *("DATE", "TIME", "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL"),
+    )
+    tags = ["O", *(f"{place}-{kind}" for kind in types for place in "BIES")]
     return MultiVocab(
         {
             "char": characters,
@@ -307,9 +305,6 @@ RECIPE = 1
 CARD_FILE = "standin.json"
 TRAINING_SEED, HELD_OUT_SEED = 1847, 1911
 TRAINING_PARAGRAPHS = 4000
-
-FIRST_STEPS = 10
-"""Steps of the tagger, the longest part, after which jobkit says how long the others take."""
 SIZES: Mapping[str, StandinSize] = {
     "tiny": StandinSize(
         charlm_hidden=64,

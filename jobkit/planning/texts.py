@@ -261,9 +261,6 @@ def _fetch(address: str, into: IO[bytes]) -> None:
         raise OSError(f"{into.tell()} of {expected} bytes came")
 
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
 def paragraphs_of(text: TextRef) -> list[str]:
     """Return the paragraphs of a text; the sample need not be on disk."""
     sample = SAMPLE.fullmatch(text.name)
@@ -345,10 +342,11 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 
     If the workload counts tokens, each paragraph has its words and punctuation marks, and two more.
     """
+    tokens_of = re.compile(r"\w+|[^\w\s]").findall
     if known and known.unit != CHARACTERS:
-        tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
+        tokens = tuple((len(tokens_of(paragraph)) + 2,) for paragraph in paragraphs)
         return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, pads=known.pads)
-    sentences = (map(_TOKEN.findall, split_sentences(paragraph)) for paragraph in paragraphs)
+    sentences = (map(tokens_of, split_sentences(paragraph)) for paragraph in paragraphs)
     rows = (tuple(1 + sum(len(token) + 1 for token in tokens) for tokens in row) for row in sentences)
     return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
 
@@ -406,9 +404,6 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
 
 # -- the text of `jobkit recommend --corpus`
 
-_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
-"""A number as people and programs write it; one out of range is refused as a number, not as a file."""
-
 
 def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
     """Return the user's corpus: files and folders that an extension can read, else as `read_corpus`."""
@@ -422,7 +417,9 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
 
     most_counted = 10**12
     numbers = "2000000, 2,000,000, 2_000_000 or 2e6"
-    if _NUMBER.fullmatch(text) and not Path(text).exists():
+    # a number as people and programs write it; one out of range is refused as a number, not as a file
+    number = re.fullmatch(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", text, re.ASCII)
+    if number and not Path(text).exists():
         count = Decimal(text.replace(",", "").replace("_", ""))
         in_range = 1 <= count <= most_counted
         why = "" if in_range else f"is not between 1 and {most_counted:,} paragraphs"

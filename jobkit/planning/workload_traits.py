@@ -32,7 +32,6 @@ from jobkit.worker.workloads.user_file import names_file
 
 ACTIVATION = "ACTIVATION_OF_JOBS"
 """The variable with the lines of `JobPython`: unlike the words of a command, no other user can read it."""
-ACTIVATED = ("bash", "-c", f'eval "${ACTIVATION}" >&2; unset {ACTIVATION}; exec python "$@"', "bash")
 
 
 class JobPython(NamedTuple):
@@ -61,7 +60,8 @@ def run_in_child(
     ``gpus``: whether the child may use GPUs.
     """
     reply: dict[str, Any] = {}
-    start = ACTIVATED if python.activation else (sys.executable,)
+    activated = ("bash", "-c", f'eval "${ACTIVATION}" >&2; unset {ACTIVATION}; exec python "$@"', "bash")
+    start = activated if python.activation else (sys.executable,)
     argv = (*start, "-P", "-m", "jobkit.planning.workload_traits", function)
     env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else {"CUDA_VISIBLE_DEVICES": ""})
     env |= dict(python.variables) | {ACTIVATION: python.activation}

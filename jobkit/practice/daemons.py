@@ -20,10 +20,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError, RefusedError
 from jobkit.core.shell import check, run
 
-KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"  # all that a daemon gets: it hands its environment to jobs
 END_WITHIN_S = 20.0
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-GUARD = Path(__file__).with_name("guard.py")
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,10 @@ class Daemon:
         if self.pid() is not None:
             return
         self.pid_file.unlink(missing_ok=True)
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        guard = (sys.executable, "-I", "-S", str(GUARD), str(self.folder), self.name)
+        usual = ("HOME", "LANG", "LOGNAME", "TZ", "USER")  # no more: it hands its environment to jobs
+        kept = {name: os.environ[name] for name in usual if name in os.environ}
+        program = str(Path(__file__).with_name("guard.py"))
+        guard = (sys.executable, "-I", "-S", program, str(self.folder), self.name)
         words = ("setsid", "--fork", *guard, *self.argv)
         check(run(words, env={**kept, **self.variables}), f"{self.name} does not start")
         wait_for(self.pid_file.exists, f"{self.name} starts; its log is {self.log}")
@@ -89,7 +88,8 @@ def proved(pid_file: Path) -> int | None:
         state = _state(int(pid))
     except (OSError, ValueError):
         return None
-    same = state[19] == born and boot == BOOT.read_text(encoding="ascii").strip()
+    this_boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    same = state[19] == born and boot == this_boot
     return int(pid) if same and state[0] != "Z" else None
 
 

@@ -22,9 +22,11 @@ ASIDE = ".aside"
 
 def break_node(cluster: Cluster) -> str:
     """Kill the daemon and jobs of a node, if possible a busy one, as a loss of power would."""
-    busy = slurm.busy_nodes(cluster.place) if cluster.place.scheduler == "slurm" else []
-    node = NODE if not busy or NODE in busy else busy[0]
-    name = f"slurmd-{node}" if cluster.place.scheduler == "slurm" else "execd"
+    node, name = NODE, "execd"
+    if cluster.place.scheduler == "slurm":
+        busy = cluster.place.ask("squeue", "-h", "-t", "R", "-o", "%N").stdout.split()
+        node = next((one for one in (NODE, *slurm.NODES) if one in busy), NODE)
+        name = f"slurmd-{node}"
     daemon = cluster.daemons[name]
     end_started(cluster.place.folder, name)
     daemon.pid_file.unlink(missing_ok=True)

@@ -50,16 +50,15 @@ def missing(scheduler: str) -> list[str]:
     return lacking
 
 
-def apt_line(packages: list[str]) -> str:
-    sudo = "" if os.geteuid() == 0 else "sudo "
-    return f"{sudo}apt-get install -y --no-install-recommends {' '.join(packages)}"
-
-
 def require(scheduler: str) -> None:
     if not (lacking := missing(scheduler)):
         return
     if shutil.which("apt-get"):
-        hint = f"{apt_line(lacking)}\n  (or: jobkit practice up {scheduler} --install, which runs it)"
+        sudo = "" if os.geteuid() == 0 else "sudo "
+        hint = (
+            f"{sudo}apt-get install -y --no-install-recommends {' '.join(lacking)}\n"
+            f"  (or: jobkit practice up {scheduler} --install, which runs it)"
+        )
     else:
         hint = (
             "a practice cluster needs Debian or Ubuntu: use a container or a virtual machine with one"

@@ -17,11 +17,6 @@ FIRST_GROUP, GROUPS = 1_900_000_000, 100  # systemd's list of groups (uids-gids)
 SLOTS, GPUS = 8, 2  # slots of each queue, and fake GPUs of the host
 QUEUES = "gpu.q", "serial.q"
 HOST = "localhost"
-COMPLEXES = (
-    "ngpus ngpus INT <= YES YES 0 0",
-    "ncpus ncpus INT <= YES NO 0 0",
-    "exclusive excl BOOL EXCL YES YES 0 1000",
-)
 
 BOOTSTRAP = """\
 admin_user              {user}
@@ -37,25 +32,16 @@ listener_threads        2
 worker_threads          2
 scheduler_threads       1
 """
-NO_LISTS_OF_HOST = "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables"
-NO_LISTS = (
-    "ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list"
-    " user_lists xuser_lists subordinate_list complex_values projects xprojects calendar load_thresholds"
-    " suspend_thresholds"
-)
-LIMITS = "rt cpu fsize data stack core rss vmem"
-SETTINGS = {
-    "min_uid": "0",
-    "min_gid": "0",
-    "reporting_params": "accounting=true reporting=false flush_time=00:00:01 joblog=false"
-    " accounting_flush_time=00:00:01",
-    "load_report_time": "00:00:02",
-    "execd_params": "INHERIT_ENV=true",
-}  # root may submit; what happens is written at once; a job's qsub finds the master
 
 
 def queue(name: str, folder: Path, **changes: str) -> dict[str, str]:
     """Return the configuration of a queue: queue_conf(5)."""
+    empty = (
+        "ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list"
+        " user_lists xuser_lists subordinate_list complex_values projects xprojects calendar load_thresholds"
+        " suspend_thresholds"
+    )
+    limits = "rt cpu fsize data stack core rss vmem"
     return {
         "qname": name,
         "hostlist": HOST,
@@ -74,8 +60,8 @@ def queue(name: str, folder: Path, **changes: str) -> dict[str, str]:
         "shell_start_mode": "unix_behavior",
         "notify": "00:00:10",
         "initial_state": "default",
-        **dict.fromkeys(NO_LISTS.split(), "NONE"),
-        **{f"{kind}_{limit}": "INFINITY" for limit in LIMITS.split() for kind in ("s", "h")},
+        **dict.fromkeys(empty.split(), "NONE"),
+        **{f"{kind}_{limit}": "INFINITY" for limit in limits.split() for kind in ("s", "h")},
         **changes,
     }
 
@@ -107,8 +93,17 @@ def _fill_spool(place: Place) -> None:
     common = place.folder / "default" / "common"
     text = BOOTSTRAP.format(user=user(), root=folder, cell=folder / "default", spool=spool)
     defaults = (SHARED / "default-configuration").read_text(encoding="utf-8")
-    own = {"execd_spool_dir": str(spool / "execd"), "gid_range": _groups(place)}
-    settings = changed(defaults, {**SETTINGS, **own})
+    changes = {
+        "min_uid": "0",
+        "min_gid": "0",
+        "reporting_params": "accounting=true reporting=false flush_time=00:00:01 joblog=false"
+        " accounting_flush_time=00:00:01",
+        "load_report_time": "00:00:02",
+        "execd_params": "INHERIT_ENV=true",
+        "execd_spool_dir": str(spool / "execd"),
+        "gid_range": _groups(place),
+    }  # root may submit; what happens is written at once; a job's qsub finds the master
+    settings = changed(defaults, changes)
     part, configuration = common / "bootstrap", folder / "run" / "configuration"
     configuration.write_text(settings, encoding="utf-8")
     part.write_text(text, encoding="utf-8")
@@ -159,14 +154,19 @@ def after(place: Place, daemon: Daemon) -> None:
     wait_for(lambda: place.ask("qconf", "-sm").ok, f"the master answers; see {daemon.log}")
     if HOST in place.ask("qconf", "-ss").stdout.split():
         return
-    complexes = place.ask("qconf", "-sc").stdout
-    put(place, "-Mc", complexes + "\n".join(COMPLEXES) + "\n")
+    complexes = (
+        "ngpus ngpus INT <= YES YES 0 0\n"
+        "ncpus ncpus INT <= YES NO 0 0\n"
+        "exclusive excl BOOL EXCL YES YES 0 1000\n"
+    )
+    put(place, "-Mc", place.ask("qconf", "-sc").stdout + complexes)
     schedule = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}
     put(place, "-Msconf", changed(place.ask("qconf", "-ssconf").stdout, schedule))
+    empty = "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables"
     execution_host = {
         "hostname": HOST,
         "complex_values": f"ngpus={GPUS},ncpus={SLOTS},exclusive=true",
-        **dict.fromkeys(NO_LISTS_OF_HOST.split(), "NONE"),
+        **dict.fromkeys(empty.split(), "NONE"),
     }
     put(place, "-Ae", lines(execution_host))
     parallel = {

@@ -217,10 +217,6 @@ def has_messages(place: Place) -> bool:
     return not found or any(map(int, found))
 
 
-def busy_nodes(place: Place) -> list[str]:
-    return sorted({*place.ask("squeue", "-h", "-t", "R", "-o", "%N").stdout.split()} & {*NODES})
-
-
 def end_jobs(place: Place) -> None:
     place.ask("scancel", "--quiet", *place.ask("squeue", "-h", "-o", "%A").stdout.split())
     wait_for(lambda: not place.ask("squeue", "-h").stdout.strip(), "the jobs end", 15)

@@ -30,7 +30,6 @@ from jobkit.worker.workloads.base import CHARACTERS
 
 MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
 """Figures and times in the evidence of a failure, in which equal failures differ."""
-MOST_NAMES = 3
 
 
 def heading(collected: Collected, number: int) -> list[str]:
@@ -180,7 +179,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         if number == 1:
             lines.append(f"{point.point_id} ({format_setting(first.params)}, repeat {point.repeat}): {ended}")
         else:
-            names = format_list([row.point.point_id for row in alike], MOST_NAMES)
+            names = format_list([row.point.point_id for row in alike], 3)
             lines += [f"{number:,} points: {ended}", f"  They are {names}."]
         steps = tuple[Step, ...]()
         if tried.outcome and not first.answered:
@@ -194,7 +193,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     if left := sum(map(len, [*kinds.values()][most_failures:])):
         lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
     if to_come := [row for row in points if row.outcome is None]:
-        lines.append(f"to come: {format_list([row.point.point_id for row in to_come], MOST_NAMES)}")
+        lines.append(f"to come: {format_list([row.point.point_id for row in to_come], 3)}")
         folders = dict.fromkeys(shell_quote(row.folder) for row in to_come)
         lines.append(NoWrap(f"jobkit status {' '.join(folders)}", "look again later: "))
     return tuple(lines)

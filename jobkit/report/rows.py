@@ -31,7 +31,6 @@ from jobkit.core.records import SWEPT, TRIAL, Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.runs.agreement import (
-    NOT_COMPARED,
     Agreement,
     agreements,
     changing_knobs,
@@ -372,7 +371,8 @@ def _agreement_words(rows: Sequence[Row], compared: Mapping[int, Agreement]) -> 
             name = str(row.params[PRECISIONS.name])
             worst[name] = min(agreement, worst.get(name, agreement), key=lambda one: one.f1)
     if not compared and sweeps_precision(row.params for row in rows):
-        yield NOT_COMPARED
+        why = "none were found, or no point with fp32 has succeeded"
+        yield f"jobkit compared no entities with those of fp32: {why}"
     for name, least in worst.items():
         if name != FP32 and not least.differ:
             yield f"precision {name} found the entities of fp32, {least.entities:,} in all"

@@ -17,9 +17,6 @@ from jobkit.core.records import Outcome
 from jobkit.runs.status import PointResult
 
 Rows = frozenset[tuple[str, ...]]  # the entities of a text: the rows of ``entities.tsv``
-NOT_COMPARED = (
-    "jobkit compared no entities with those of fp32: none were found, or no point with fp32 has succeeded"
-)
 OtherKnobs = tuple[tuple[str, Value], ...]  # the knobs of a point without its precision
 
 
@@ -64,8 +61,6 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
     }
 
 
-_CUTS = {*LOAD_KNOBS, *CUT_BY, *TIMING}  # what cuts the text and changes no result, or only by rounding
-_KEYS = {knob.name for knob in SPEC_KNOBS}
 Counts = Mapping[Value, list[int]]  # of each value of a knob: how many rows its points found
 
 
@@ -76,7 +71,9 @@ def changing_knobs(points: Iterable[PointResult]) -> dict[str, Counts]:
     """
     well = [one for one in points if one.outcome is Outcome.OK and one.point.kind.swept]
     well = [one for one in well if one.point.workload_folder is not None and not one.point.command]
-    knobs = sorted({name for one in well for name in one.point.params} - {*_CUTS, *_KEYS})
+    # what cuts the text changes no result, or only by rounding
+    cuts, keys = {*LOAD_KNOBS, *CUT_BY, *TIMING}, {knob.name for knob in SPEC_KNOBS}
+    knobs = sorted({name for one in well for name in one.point.params} - cuts - keys)
     varied = [knob for knob in knobs if len({one.point.params.get(knob) for one in well}) > 1]
     found = [(one.point.params, rows) for one in well if varied and (rows := _rows_found(one))]
     changing: dict[str, Counts] = {}
@@ -85,7 +82,7 @@ def changing_knobs(points: Iterable[PointResult]) -> dict[str, Counts]:
         counts: dict[Value, set[int]] = defaultdict(set)
         for params, rows in found:
             if knob in params:
-                rest = frozenset(item for item in params.items() if item[0] not in {knob, *_CUTS})
+                rest = frozenset(item for item in params.items() if item[0] not in {knob, *cuts})
                 alike[rest][params[knob]].add(rows)
                 counts[params[knob]].add(rows[0])
         if any(_apart([*groups.values()]) for groups in alike.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -50,7 +51,7 @@ from jobkit.runs.status import (
 from jobkit.runs.tries import progress_of_try, task_s, whole_s
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
-from jobkit.worker.failure import CPU_BUILD, Cause
+from jobkit.worker.failure import Cause
 
 if TYPE_CHECKING:
     from jobkit.spec.sweep_spec import Resources
@@ -194,7 +195,7 @@ def remedy(
 ) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order; ``alone`` runs this point only."""
     found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
-    build = CPU_BUILD.search(message)
+    build = re.search(r"torch \S+ in (?P<python>.+) is a CPU build", message)
     torch = cuda_install_command(build["python"] if build else "python")
     usual = OF_COPY if outcome is Outcome.BUG and point.files else REMEDIES[outcome]
     names = {"run": run, "point": point.index, "torch": torch, "new_run": kind_for(point).new_run}

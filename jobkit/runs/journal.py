@@ -204,7 +204,6 @@ def _number(value: object) -> int:
 
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive its client for so long; clocks of login nodes may differ by it."""
-MOST_TASKS = 1_000_000  # a line with more tasks is damaged: no array is so long
 
 
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
@@ -220,7 +219,7 @@ def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission
 def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
     listed = str(event.get("list") or "")
     first, last = int(event["first"]), int(event["last"])
-    if last - first >= MOST_TASKS:
+    if last - first >= 1_000_000:  # a damaged line: no array is so long
         raise ValueError(f"{last - first + 1:,} tasks")
     return Submission(
         at=str(event.get("at", "")),

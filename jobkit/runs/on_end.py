@@ -38,8 +38,6 @@ DEADLINE_S = 10.0
 BEGUN, SENT, KEPT = "begun", "sent", "kept"  # how the names of its files end
 NEEDS_YOU = "needs you"
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-FULL_WIDTH = {ord(sign): ord(sign) + 0xFEE0 for sign in "<>&@*_`~[]#|!\\"}
-"""Signs of HTML, Markdown and mentions, each to a form that looks like it and that no program obeys."""
 
 
 def outlets_of(run_dir: Path) -> dict[str, Webhook | list[str]]:
@@ -105,7 +103,9 @@ def tell(run_dir: Path, *, following: bool = False) -> None:
 
 def harmless(text: str) -> str:
     """Return text as one short line that no program takes for HTML, Markdown, a mention or a link."""
-    line = printable(" ".join(text.split())).translate(FULL_WIDTH)
+    # each sign of HTML, Markdown and mentions to a form that looks like it and that no program obeys
+    full_width = {ord(sign): ord(sign) + 0xFEE0 for sign in "<>&@*_`~[]#|!\\"}
+    line = printable(" ".join(text.split())).translate(full_width)
     return line.replace("://", "\uff1a//")[:500]
 
 

@@ -308,9 +308,6 @@ def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
     return found
 
 
-_HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
-
-
 def runs_below(path: Path) -> Iterator[Path]:
     """Yield the entries of a folder in the order of their names, without what jobkit makes besides runs.
 
@@ -319,7 +316,8 @@ def runs_below(path: Path) -> Iterator[Path]:
     try:
         for entry in sorted(path.iterdir()):
             hidden = entry.name == "shell" or entry.name.startswith(".")
-            if not hidden and (not _HELPER.fullmatch(entry.name) or layout.is_run_folder(entry)):
+            helper = re.fullmatch(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}", entry.name)
+            if not hidden and (not helper or layout.is_run_folder(entry)):
                 yield entry
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error

@@ -443,13 +443,6 @@ class JobStatus:
     queued: Queued | None = None
 
 
-_JOB_STATES = {
-    State.ERROR: str(PointStanding.STUCK),
-    **dict.fromkeys((State.RUNNING, State.ENDING), str(PointStanding.RUNNING)),
-    **dict.fromkeys((State.PENDING, State.HELD), str(PointStanding.WAITING)),
-}
-
-
 @frozen
 class Requested:
     """What the spec of a run requests: GPUs for a point, their type, and the queue, or several of them."""
@@ -559,9 +552,14 @@ class RunStatus:
     def jobs(self) -> list[JobStatus]:
         """The jobs that are no arrays of points: they plan, search, or run points again."""
         jobs = []
+        standings = {
+            State.ERROR: PointStanding.STUCK,
+            **dict.fromkeys((State.RUNNING, State.ENDING), PointStanding.RUNNING),
+            **dict.fromkeys((State.PENDING, State.HELD), PointStanding.WAITING),
+        }
         for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
-                state = _JOB_STATES.get(queued.state, str(PointStanding.UNSETTLED))
+                state = str(standings.get(queued.state, PointStanding.UNSETTLED))
                 why = explain_wait(submission.scheduler, queued, self.now)
             else:
                 why = self.ends.get(first_task(submission), "")
@@ -683,7 +681,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     noun = points[0].kind.noun
     hint = f"{noun}s are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
-        listed = format_list([point.point_id for point in begun], MOST_NAMES)
+        listed = format_list([point.point_id for point in begun], 8)
         raise JobkitError(f"{word!r} begins {len(begun)} {noun}s: {listed}", hint=hint)
     if 0 < int(_number(points[0].kind, word) or 0) < points[-1].index:  # left out of those that count
         message = f"{noun} {word!r} was planned again: other {noun}s do its work"
@@ -696,6 +694,3 @@ def _number(kind: PointKind, word: str) -> str:
     """Return the number of a point of a plan that a word names, ``2`` of ``shard-2``; empty if none."""
     digits = word.removeprefix(f"{kind.noun}-")
     return str(int(digits)) if kind.replanned and digits.isdecimal() else ""
-
-
-MOST_NAMES = 8

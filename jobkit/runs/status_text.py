@@ -52,8 +52,6 @@ from jobkit.runs.which_run import find_run, glance, is_run, known_runs, remember
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import JobId, Queued, Remedy
 
-MOST_ALIKE = 3  # points that run longer than others, in one line
-MOST_NOTES = 5
 Row = tuple[str, ...]  # a cell for each of `COLUMNS`
 COLUMNS = (
     Column("point", (), left=True),
@@ -89,7 +87,7 @@ def _about(run: RunStatus) -> Iterator[str]:
     parts: list[str] = []
     for name in run.schedulers:
         jobs = [str(sent.job) for sent in working if sent.scheduler == name and not runs_here(name)]
-        parts.append(f"{name} job {format_list(jobs[::-1], MOST_ALIKE)}" if jobs else name)
+        parts.append(f"{name} job {format_list(jobs[::-1], 3)}" if jobs else name)
     parts += filter(None, [_gpu(run)])
     if run.to_go_s is not None:
         number = max(1, run.counts[PointStanding.RUNNING])
@@ -98,7 +96,7 @@ def _about(run: RunStatus) -> Iterator[str]:
     if parts:
         yield ", ".join(map(plain, parts))
     if late := [run.points[place] for place in overdue([point.pace for point in run.points])]:
-        names = format_list([point.point.point_id for point in late], MOST_ALIKE)
+        names = format_list([point.point.point_id for point in late], 3)
         yield plain(
             f"the end of the run is not known; running longer than other points, without a report: {names}"
         )
@@ -221,13 +219,13 @@ def plain(text: str) -> str:
 
 def _notes(run: RunStatus, notices: Sequence[str]) -> list[str]:
     jobs = [line for job in run.jobs if (line := job_line(run, job))]
-    notes = list(run.notes[:MOST_NOTES])
+    notes = list(run.notes[:5])
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more notes"] if more > 0 else []
     # A row cuts the reason why results are not home, and with it the folder that has them.
     failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
     reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
-    kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+    kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:5]]
     lines = [plain(line) for line in (*notices, *jobs, *kept, *notes)]
     return ["", *lines] if lines else []
 
@@ -486,7 +484,6 @@ def _finite(value: float | None) -> float | None:
 
 
 SCHEMA = 1
-MOST_OTHERS = 10
 
 
 def text(
@@ -509,9 +506,9 @@ def others(runs: Sequence[Path]) -> str:
     """Return the other runs of a folder, a line each, the latest first; empty if there are none."""
     if not runs:
         return ""
-    longest = max(len(str(run)) for run in runs[:MOST_OTHERS])
+    longest = max(len(str(run)) for run in runs[:10])
     lines = []
-    for run in runs[:MOST_OTHERS]:
+    for run in runs[:10]:
         points, begun = glance(run)
         words = "all begun" if begun == points > 1 else f"{begun:,} begun"
         counted = format_count(points, kind_of(run).noun)
@@ -540,9 +537,6 @@ def as_json(
             for run, (points, begun) in zip(others, map(glance, others), strict=True)
         ]
     return terminal.as_json(data)
-
-
-MOST_LEFT_OUT = 3  # folders without a run that are named one by one
 
 
 def read_list(most: int) -> dict[str, Any]:
@@ -596,8 +590,8 @@ def list_text(listed: Mapping[str, Any], width: int) -> str:
     ]
     lines = [cut(line, width) for line in blocks.table(columns, rule=False)] if runs else ["no runs yet"]
     lines += [f"and {listed['older']:,} older runs: --all lists them"] if listed["older"] else []
-    lines += notes[:MOST_LEFT_OUT]
-    more = len(notes) - MOST_LEFT_OUT
+    lines += notes[:3]
+    more = len(notes) - 3
     lines += [f"left out: {format_count(more, 'more folder')}"] if more > 0 else []
     return "".join(f"{line}\n" for line in lines)
 

@@ -22,12 +22,6 @@ from jobkit.runs.journal import JobTask
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 
-_ENDS: tuple[tuple[re.Pattern[str], Outcome], ...] = (
-    # the job script's message, if it could not write its exit file
-    (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
-    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
-)  # from the most specific to the least
-
 
 def reported_outcome(text: str) -> tuple[Outcome, str] | None:
     """Return the outcome that the end of a log reports, and its line; ``None`` if no line does.
@@ -35,8 +29,13 @@ def reported_outcome(text: str) -> tuple[Outcome, str] | None:
     A task that ran twice writes into one log, so the last line counts.
     """
     lines = [line.strip() for line in text.splitlines()]
-    of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
-    for pattern, outcome in (*of_schedulers, *_ENDS):
+    patterns = [  # from the most specific to the least
+        *(pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES),
+        # the job script's message, if it could not write its exit file
+        (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
+        (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
+    ]
+    for pattern, outcome in patterns:
         for line in reversed(lines):
             if match := pattern.search(line):
                 word = match.groupdict().get("outcome")  # of the job script
@@ -44,29 +43,23 @@ def reported_outcome(text: str) -> tuple[Outcome, str] | None:
     return None
 
 
-_FAULT = re.compile(
-    r"Traceback \(most recent call last\)|^Fatal Python error"
-    r"|(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
-    r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
-)  # Python, the job script, bash, programs, the system
-
-
 def is_fault(line: str) -> bool:
-    patterns = (_FAULT, *(scheduler.LOG_FAULT for scheduler in SCHEDULERS.values()))
-    return any(pattern.search(line) for pattern in patterns)
-
-
-_CRASH = re.compile(
-    r": line \d+: +\d+ (?P<signal>[A-Z][a-z]+(?: [a-z]+)*(?: +\(core dumped\))?)(?: {2,}| *\( )"
-)
-"""How bash reports a process that a signal ended: behind it, the command as written in the script."""
+    of_others = (  # Python, the job script, bash, programs, the system
+        r"Traceback \(most recent call last\)|^Fatal Python error"
+        r"|(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
+        r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
+    )
+    of_schedulers = any(scheduler.LOG_FAULT.search(line) for scheduler in SCHEDULERS.values())
+    return of_schedulers or re.search(of_others, line) is not None
 
 
 def last_words(text: str) -> str:
     """Return the last line of a log that is not empty: of a traceback the error, of a crash the signal."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = lines[-1] if lines else ""
-    if crash := _CRASH.search(last):
+    # how bash reports a process that a signal ended: behind it, the command as written in the script
+    signal = r"(?P<signal>[A-Z][a-z]+(?: [a-z]+)*(?: +\(core dumped\))?)"
+    if crash := re.search(rf": line \d+: +\d+ {signal}(?: {{2,}}| *\( )", last):
         return f"the worker crashed: {' '.join(crash['signal'].split())}"
     return last[-300:]
 

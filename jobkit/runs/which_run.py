@@ -22,7 +22,6 @@ from jobkit.runs.results import runs_below
 from jobkit.runs.status import kind_of
 
 RUNS = Path("runs")
-MOST_NAMED = 3
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 
@@ -151,7 +150,7 @@ def find_run(word: Path | str) -> Path | None:
         return None
     found = [run for run in remembered() if run.name == name and is_run(run)]
     if len(found) > 1:
-        hint = f"name one by its folder: {format_list([shell_path(run) for run in found], MOST_NAMED)}"
+        hint = f"name one by its folder: {format_list([shell_path(run) for run in found], 3)}"
         raise JobkitError(f"{name}: {len(found)} runs have this name", hint=hint)
     return found[0] if found else None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import protocol
-from jobkit.schedulers.types import Accounted, JobId, Queued
+from jobkit.schedulers.types import Accounted, JobId, LogOutcomes, Queued
 
 if TYPE_CHECKING:
     from jobkit.schedulers.survey import Answers, Survey
@@ -34,7 +34,7 @@ JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
 OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
-LOG_OUTCOMES = protocol.NO_OUTCOMES
+LOG_OUTCOMES: LogOutcomes = ()
 submit_argv = wait_argv = identity_argv = limit_argv = throttle_argv = queue_argv = protocol.no_command
 accounting_argv = status_argv = checks = resource_names = protocol.no_command
 parse_identity = parse_limit = task_limit_error = parse_queue = lint = remedy = protocol.nothing

@@ -86,10 +86,6 @@ class Option:
     value: str
 
 
-_HERE = re.compile(r"<<-?\s*(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|\\?(?P<bare>[A-Za-z_]\w*))")
-"""The operator of a here-document, bash(1); a here-string has three angles."""
-
-
 def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
     rows = text.split("\n")
     crlf = next((number for number, row in enumerate(rows, 1) if row.endswith("\r")), 0)
@@ -105,7 +101,10 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
         if here and row.strip() == ends[0]:
             ends.pop(0)
         elif not here and not line.comment:
-            marks = [found[found.lastgroup or 0] for found in _HERE.finditer(row.replace("<<<", ""))]
+            # the operator of a here-document, bash(1); a here-string has three angles
+            operator = r"<<-?\s*(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|\\?(?P<bare>[A-Za-z_]\w*))"
+            operators = re.finditer(operator, row.replace("<<<", ""))
+            marks = [found[found.lastgroup or 0] for found in operators]
             after = {row.strip() for row in rows[number:]} if marks else ()
             ends = [mark for mark in marks if mark in after]
     return Script(tuple(lines), crlf, is_folder)
@@ -178,16 +177,13 @@ def options_of(line: ScriptLine, mark: str) -> Iterator[tuple[str, ...]]:
         yield option
 
 
-_TRAP = re.compile(
-    r"\s*trap\s+(?:--\s+)?(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)\s+(?P<names>[A-Z0-9 ]+?)\s*(?:[#;&|].*)?$"
-)
-
-
 def traps(script: Script) -> dict[str, ScriptLine]:
     """Return the signals that a script traps, each with its first line."""
     found: dict[str, ScriptLine] = {}
+    action, names = r"(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)", r"(?P<names>[A-Z0-9 ]+?)"
+    command = re.compile(rf"\s*trap\s+(?:--\s+)?{action}\s+{names}\s*(?:[#;&|].*)?$")
     for line in script.lines:
-        trap = None if line.here or line.comment else _TRAP.match(line.text)
+        trap = None if line.here or line.comment else command.match(line.text)
         if trap and trap["action"] not in {"''", '""'}:
             for name in trap["names"].split():
                 found.setdefault(signal_name(name), line)

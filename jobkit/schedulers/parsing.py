@@ -11,9 +11,6 @@ from jobkit.schedulers.types import JobId
 
 _UNITS: dict[str, int] = {"": 1, **{unit: 1024**power for power, unit in enumerate("KMGTP", 1)}}
 _UNITS |= {unit: 1000**power for power, unit in enumerate("kmgtp", 1)}
-_NUMBER = re.compile(r"\d{1,18}(?:\.\d+)?")
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?")
-_TIME = re.compile(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?")
 
 
 def expand_tasks(text: str) -> tuple[int, ...]:
@@ -62,7 +59,7 @@ def number_of(text: str) -> float | None:
     """Return a number, ``None`` for any other text: ``NaN``, or more digits than a scheduler counts."""
     if text.isdecimal() and len(text) <= 18:  # as most are, of a million jobs
         return float(text)
-    return float(text) if _NUMBER.fullmatch(text.strip()) else None
+    return float(text) if re.fullmatch(r"\d{1,18}(?:\.\d+)?", text.strip()) else None
 
 
 def bytes_of(text: str) -> int | None:
@@ -73,13 +70,14 @@ def bytes_of(text: str) -> int | None:
     """
     if text[:-1].isdecimal() and (unit := _UNITS.get(text[-1])) and len(text) < 12:  # as most of a million
         return int(text[:-1]) * unit
-    found = _SIZE.fullmatch(text.strip()) if text else None
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTPkmgtp]?)B?", text.strip()) if text else None
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
 def seconds_of(text: str) -> float | None:
     """Return the seconds of ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; ``None`` also for no limit."""
-    found = _TIME.fullmatch(text.strip()) if text else None
+    pattern = r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?"
+    found = re.fullmatch(pattern, text.strip()) if text else None
     if not found:
         return None
     days, hours, minutes, seconds = found.groups("0")

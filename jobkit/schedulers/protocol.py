@@ -151,7 +151,6 @@ class Scheduler(Protocol):
 
 
 NEVER = re.compile(r"(?!)")  # matches no text
-NO_OUTCOMES: LogOutcomes = ()
 
 
 def no_command(*_: object, **__: object) -> tuple[()]:

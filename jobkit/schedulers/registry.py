@@ -20,8 +20,6 @@ from jobkit.core.host import passed_variables
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.protocol import PastJobs, Scheduler
 
-_PASSED = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_LIBRARY_PATH|KRB5CCNAME|MUNGE_.*")
-
 
 class _Schedulers(UserDict[str, Scheduler]):
     """The schedulers by name, each imported when it is first asked for: a command needs one or none.
@@ -115,7 +113,8 @@ def query_environment(scheduler: Scheduler) -> dict[str, str]:
     A default that the user or the site exports would change its answer: with SQUEUE_PARTITION=gpu squeue
     lists no job of another partition. The user's site file can name more variables to pass.
     """
-    more, patterns = passed_variables(), (_PASSED, scheduler.CLUSTER_VARIABLES)
+    usual = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_LIBRARY_PATH|KRB5CCNAME|MUNGE_.*")
+    more, patterns = passed_variables(), (usual, scheduler.CLUSTER_VARIABLES)
     kept = {
         name: text
         for name, text in os.environ.items()

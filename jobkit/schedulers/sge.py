@@ -36,6 +36,7 @@ from jobkit.schedulers.types import (
     Check,
     JobId,
     JobRequest,
+    LogOutcomes,
     Queued,
     Remedy,
     SchedulerId,
@@ -51,8 +52,7 @@ KEYS = frozenset(
     | {"hostname", "pe_taskid", "submit_cmd", "submit_cmd_line", "qsub_time", "project"}
 )  # the lines of a record that are read: an accounting may have millions of them
 
-# sge_status(5), "failed": the task will run again, so this record is not its end.
-_TO_COME = frozenset({24, 25})
+# sge_status(5), "failed".
 _LIMIT = 37
 # Most of these tasks were never started. 30 is an exit status of 100, which puts the task in error (Eqw); if
 # it has left the queue since, a user deleted it there, and no record reports that (measured).
@@ -135,7 +135,7 @@ def end_of(record: Mapping[str, str]) -> tuple[bool, Outcome | None, str]:
     """Return whether a job has ended for good, why if the record shows it, and the words that show it."""
     failed = _number(record.get("failed"))
     status = _number(record.get("exit_status"))
-    ended = failed not in _TO_COME
+    ended = failed not in {24, 25}  # with these the task will run again: sge_status(5), "failed"
     outcome, why = _outcome(record, failed, status) if ended else (None, "")
     words = f"qacct: failed {record.get('failed', '?')}, exit_status {record.get('exit_status', '?')}"
     return ended, outcome, f"{words}; {why}" if why else words
@@ -516,6 +516,6 @@ JOB_ID_PATTERNS: tuple[str, ...] = (
 OVER_PATTERN = re.compile(
     r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
 )  # qdel prints a line for each task, with status 1 if one has ended (measured)
-LOG_OUTCOMES = protocol.NO_OUTCOMES
+LOG_OUTCOMES: LogOutcomes = ()
 LOG_FAULT = protocol.NEVER
 status_argv = protocol.no_command

@@ -89,32 +89,23 @@ RULES: Mapping[str, Rule] = {
 _finding = partial(scripts.finding, RULES)
 
 MARK = "#$"
-_DIRECTIVE = re.compile(rf"#\$\s*(?:-[A-Za-z]|-?[{scripts.DASHES}])")
-_MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
-"""Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
-_NAME = re.compile(r"\$(\w+|\{\w+\})")
 _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
     | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
 )  # resources that are memory at every site: queue_conf(5), load_parameters(5)
-_ONE = re.compile(
-    r"-([aAbcCeijlmMNopPqrRStvw]|ac|ar|ckpt|dc|dl|hold_jid|hold_jid_ad|js|jsv|masterq|now|sc|shell|sync|tc|wd)"
-)  # options with one argument: qsub(1); -pe has two
-_PART = r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-_NUMBER = re.compile(rf"(?i){_PART}?:{_PART}?:{_PART}?|(?:{_PART}|0x[\da-f]+)([kmgt]?)|infinity|true|false")
-"""Memory or a time as qsub reads it: sge_types(5), strtod(3)."""
-_TIME = re.compile(r"(?i)(?:(\d+)[-d])?(?:(\d+)(?:h|:|$))?(?:(\d+)(?:m|min|:|$))?(?:(\d+)s?)?")
-_RANGES = re.compile(rf"(?<!\S)-(?:t|pe\s+\S+)\s+\S*[{scripts.DASHES}]\S*")
-_NOT_IN_NAMES = re.compile(r"[^!-~]|[/:@*?\\]|^(?=\d)")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
-    read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
+    directive = re.compile(rf"#\$\s*(?:-[A-Za-z]|-?[{scripts.DASHES}])")
+    # indented, with a space inside, turned round, or with a neighbour of the dollar key
+    misspelt = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
+    ranges = re.compile(rf"(?<!\S)-(?:t|pe\s+\S+)\s+\S*[{scripts.DASHES}]\S*")
+    read = [line for line in script.lines if directive.match(line.text)]
     asked = [line for line in read if not line.here]
     found = [
         _finding(line, "misspelt", rest=meant["rest"].strip())
         for line in script.lines
-        if not line.here and (meant := _MEANT.match(line.text))
+        if not line.here and (meant := misspelt.match(line.text))
     ]
     if not asked:
         return tuple(found) or None
@@ -127,7 +118,7 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
     last = {option.name: option for option in options}
     found += [_finding(line, "here-document") for line in read if line.here]
     found += scripts.misplaced_line_end(RULES, script)
-    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES)]
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, ranges)]
     found += [one for line in asked for one in _stray(line)]
     found += _refused(options)
     # A missing option is reported for the first line.
@@ -147,8 +138,12 @@ def _stray(line: ScriptLine) -> Iterator[LintFinding]:
     """Yield the first word that no option takes, or a lack of slots, up to an unknown option."""
     # What joins the words of a name and of a list
     glue = {"-N": "_", "-m": "", **dict.fromkeys(("-hold_jid", "-l", "-M", "-q", "-v"), ",")}
+    # the options with one argument: qsub(1); -pe has two
+    of_one = (
+        r"-([aAbcCeijlmMNopPqrRStvw]|a[cr]|ckpt|d[cl]|hold_jid(_ad)?|jsv?|masterq|now|sc|shell|sync|tc|wd)"
+    )
     for option, *values in scripts.options_of(line, MARK):
-        number = 2 if option == "-pe" else int(bool(_ONE.fullmatch(option)))
+        number = 2 if option == "-pe" else int(bool(re.fullmatch(of_one, option)))
         if not number and not re.fullmatch(r"-(clear|cwd|h|hard|nostdin|notify|soft|terse|V|verify)", option):
             return
         if option == "-pe" and len(values) == 1:
@@ -167,22 +162,27 @@ def _stray(line: ScriptLine) -> Iterator[LintFinding]:
 
 def _refused(options: Sequence[Option]) -> Iterator[LintFinding]:
     """Yield memory, times, names and tasks as qsub does not write them: sge_types(5), qsub(1)."""
+    # memory or a time as qsub reads it: sge_types(5), strtod(3)
+    part = r"(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+    number = rf"(?i){part}?:{part}?:{part}?|(?:{part}|0x[\da-f]+)([kmgt]?)|infinity|true|false"
     for line, name, value in _asked(options):
-        read = _NUMBER.fullmatch(value)
+        read = re.fullmatch(number, value)
         if name in _MEMORY and value and not read:
             size = re.fullmatch(r"(?i)(\d+(?:\.\d+)?)([kmgt])i?b?", value)
             plain = f"-l {name}={size[1]}{size[2]}" if size else f"a number and a unit, as in -l {name}=2G"
             yield _finding(line, "value", value=value, kind="memory", plain=plain)
         if name in {"h_rt", "s_rt", "h_cpu", "s_cpu"} and value and not (read and not read[1]):
             plain = "hours:minutes:seconds"
-            if time := _TIME.fullmatch(value.translate(scripts.PLAIN)):
+            clock = r"(?i)(?:(\d+)[-d])?(?:(\d+)(?:h|:|$))?(?:(\d+)(?:m|min|:|$))?(?:(\d+)s?)?"
+            if time := re.fullmatch(clock, value.translate(scripts.PLAIN)):
                 days, hours, minutes, seconds = (int(part or 0) for part in time.groups())
                 minutes += (24 * days + hours) * 60 + seconds // 60
                 plain = f"-l {name}={minutes // 60:02}:{minutes % 60:02}:{seconds % 60:02} ({plain})"
             yield _finding(line, "time-unit" if read else "value", value=value, kind="time", plain=plain)
+    not_in_names = r"[^!-~]|[/:@*?\\]|^(?=\d)"
     for line, name, value in ((option.line, option.name, option.value) for option in options):
-        if name == "N" and _NOT_IN_NAMES.search(value) and not scripts.QUOTE.search(value):
-            plain = _NOT_IN_NAMES.sub("_", re.sub(r"^(?=\d)", "j", value))
+        if name == "N" and re.search(not_in_names, value) and not scripts.QUOTE.search(value):
+            plain = re.sub(not_in_names, "_", re.sub(r"^(?=\d)", "j", value))
             yield _finding(line, "name", value=value, plain=plain)
         span, percent, most = value.translate(scripts.PLAIN).partition("%")
         zero = re.match(r"0+(?:-(\d+))?(?!\d)", span)
@@ -233,8 +233,9 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]
 def _log(script: Script, option: Option, start: str | None) -> Iterator[LintFinding]:
     """Yield why a log cannot be opened, or is written elsewhere than the script names."""
     host, _, path = option.value.partition(",")[0].rpartition(":")
-    named = set(_NAME.findall(dirname(path)))
-    if unknown := [name for name in _NAME.findall(path) if name not in FILLED_IN]:
+    variable = r"\$(\w+|\{\w+\})"
+    named = set(re.findall(variable, dirname(path)))
+    if unknown := [name for name in re.findall(variable, path) if name not in FILLED_IN]:
         yield _finding(option.line, "variable", unknown=unknown[0])
     elif named & {"JOB_ID", "TASK_ID"}:
         yield _finding(option.line, "folder-number", name=option.name)

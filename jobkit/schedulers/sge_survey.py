@@ -172,7 +172,6 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     return min(found, key=plainness, default=None)
 
 
-_OF_SITES = ("h_data", "memory", "rmem")  # names for memory at some sites only
 LIMITS = ("h_vmem", "s_vmem", "h_rss")
 """If nothing is counted: a limit on a job, before a node with that much free now, which reserves nothing."""
 
@@ -182,7 +181,8 @@ def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
     found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
     # What sites count memory by, most often first; the names are complex(5)'s and Univa's
     memory = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
-    here = (name for name in memory + _OF_SITES if name in found)
+    of_some_sites = ("h_data", "memory", "rmem")
+    here = (name for name in memory + of_some_sites if name in found)
     counted = (name for name in here if found[name].counted is not Consumable.NOT)
     names = dict.fromkeys((*counted, *LIMITS, *memory))
     return tuple(found[name] for name in names if name in found)

@@ -54,7 +54,6 @@ _SIGNALLED = 128  # added to a signal's number by a shell
 _OWNER = r"(?:\|(?P<user>[^|]*)\|(?P<at>\d{4}[\dT:-]{15}))?"  # in no answer of an earlier jobkit
 _NAME_END = re.compile(rf"(?P<name>.*?)(?:\|(?P<end>{UNKNOWN}|\d{{4}}[\dT:-]{{15}}){_OWNER})?")
 _NAME_PARTITIONS = re.compile(rf"(?P<name>.*?)(?:\|(?P<partitions>[^|]*){_OWNER})?")
-_FEWEST = 3  # number of columns of the shortest row
 _TASK = re.compile(r"(?P<job>\d+)(?:_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?))?(?:\.(?P<step>\w+))?")
 
 # https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED and FAILED
@@ -83,7 +82,7 @@ def rows_of_tasks(text: str, columns: int) -> Iterator[tuple[str, str, str, list
     for line in text.splitlines():
         name, *rest = line.strip().split("|", columns - 1)
         found = _TASK.fullmatch(name)
-        if found and len(rest) >= _FEWEST - 1:
+        if found and len(rest) >= 2:  # the shortest row has three columns
             missing = [""] * (columns - 1 - len(rest))
             yield found["job"], found["tasks"] or "0", found["step"] or "", [*rest, *missing]
 
@@ -317,7 +316,6 @@ class _Reason:
 
 _waits, _held, _never = (partial(_Reason, state) for state in (State.PENDING, State.HELD, State.ERROR))
 _refused = partial(_never, of_partition=True)
-_ALLOWED = {"(wall|.*minutes)": "walltime", "cpu": "CPUs", "mem": "memory", "gres": "GPUs", "": "resources"}
 _LIMITS = {
     f"{limit}{part}{of}": _refused(f"requests {noun} {words}", noun.lower() if part else "")
     for limit, of, words in (
@@ -325,7 +323,10 @@ _LIMITS = {
         ("qosmin", "", "below the minimum of the QOS"),
         ("assocmax", ".*per(job|node)", "above the limit of the account"),
     )
-    for part, noun in _ALLOWED.items()
+    for part, noun in (
+        *(("(wall|.*minutes)", "walltime"), ("cpu", "CPUs"), ("mem", "memory"), ("gres", "GPUs")),
+        ("", "resources"),
+    )
 }
 _REASONS: Mapping[str, _Reason] = {
     "jobhelduser": _held("held by its owner"),

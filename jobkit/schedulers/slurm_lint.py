@@ -90,18 +90,11 @@ RULES: Mapping[str, Rule] = {
 _finding = partial(scripts.finding, RULES)
 
 MARK = "#SBATCH"
-_MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
-_COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
-"""Shows that a comment has a command to type: a script, an option in place of one, a continued line."""
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 ONE_DASH = (
     *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
     *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
 )  # long options that sbatch takes with one dash without a word; it refuses the others as wrong
-_QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
-_HASH = re.compile(r"[^\s\"'#]+#\S*")
-_SCANCEL = re.compile(r"\bscancel\b[^|;&#]*\$\{?SLURM_JOB_?ID\b")
-_RANGES = re.compile(rf"(?<!\S)(?:--(?:array|time|nodes)[=\s]|-[atN])\s*\S*[{scripts.DASHES}]\S*")
 
 
 def lint(script: Script) -> tuple[LintFinding, ...] | None:
@@ -129,28 +122,34 @@ def lint(script: Script) -> tuple[LintFinding, ...] | None:
         if word.startswith("-") and (name := word[1:].partition("=")[0]) in ONE_DASH
     ]
     # What looks like a variable, unless it is in single quotes.
-    texts = ((line, _QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
+    quoted, hash_in_word = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'"), re.compile(r"[^\s\"'#]+#\S*")
+    texts = ((line, quoted.sub(r"\g<double>", line.text.partition(" #")[0])) for line in asked)
     found += [_finding(line, "variable") for line, text in texts if re.search(r"\$[A-Za-z_{(]|`", text)]
-    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, _RANGES, "--")]
+    ranges = re.compile(rf"(?<!\S)(?:--(?:array|time|nodes)[=\s]|-[atN])\s*\S*[{scripts.DASHES}]\S*")
+    found += [one for line in asked for one in scripts.typographic(RULES, line, MARK, ranges, "--")]
     for line in asked:
-        if glued := _HASH.search(_QUOTED.sub(lambda got: "q" * len(got[0]), line.text.partition(" #")[0]), 1):
+        text = quoted.sub(lambda got: "q" * len(got[0]), line.text.partition(" #")[0])
+        if glued := hash_in_word.search(text, 1):
             name, sign, value = line.text[slice(*glued.span())].rpartition("=")
             found.append(_finding(line, "hash", plain=f'{name}{sign}"{value}"'))
     if any(option.name == "array" for option in options):
         body = (line for line in script.lines if not (line.comment or line.here))
-        found += [_finding(line, "scancel") for line in body if _SCANCEL.search(line.text)]
+        command = r"\bscancel\b[^|;&#]*\$\{?SLURM_JOB_?ID\b"
+        found += [_finding(line, "scancel") for line in body if re.search(command, line.text)]
     found += [*_memory(options), *_folders(script, options), *_shared_log(options), *_signal(script, options)]
     return tuple(sorted(found, key=attrgetter("line")))
 
 
 def _misspelt(script: Script) -> Iterator[LintFinding]:
+    directive = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
+    command = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
     for line in script.lines:
-        meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
+        meant = None if line.here or line.text.startswith(MARK) else directive.match(line.text)
         # Similarity of a word to SBATCH (difflib): a letter missing, doubled or out of place
         if not meant or difflib.SequenceMatcher(None, "sbatch", meant["word"].lower()).ratio() < 0.75:
             continue
-        # A comment may show a command: # sbatch --array=1-3 job.sh 7
-        shown = meant["word"].islower() and meant["gap"] and _COMMAND.search(meant["rest"].rstrip())
+        # A comment may show a command, # sbatch --array=1-3 job.sh 7, or one that goes on in the next line
+        shown = meant["word"].islower() and meant["gap"] and command.search(meant["rest"].rstrip())
         if not shown:
             yield _finding(line, "misspelt", rest=meant["rest"].strip())
 

@@ -31,9 +31,7 @@ COLUMNS = (
 )  # the name is the last column, because it may contain line ends
 EXPORTED = (*COLUMNS[:-1], "Account", "Submit", "SubmitLine", COLUMNS[-1])
 CELLS = (*EXPORTED, "Elapsed", "Timelimit")  # a person's export may have these in place of ...Raw
-NEEDED = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
 CACHED, SAMPLED_S = "may count the page cache", 30  # the default of JobAcctGatherFrequency
-_HEADER = re.compile(r"\w+(\|[0-9a-f]{6}\||\W)(?:\w+\1)*\w*\s*")
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
 _OF_JOB, _OF_SUBMISSION, _OF_REQUEST, _OF_STEP = (
@@ -46,8 +44,6 @@ _OF_JOB, _OF_SUBMISSION, _OF_REQUEST, _OF_STEP = (
     )
 )
 _STATE, _NODES, _TOTAL = map(CELLS.index, ("State", "NNodes", "TRESUsageInTot"))
-_SHARED = re.compile(r"--mem-per-([cg]pu)\b")
-_CLOCK = re.compile(r" (?:-t|--time\b)")
 _TASKS = re.compile(
     r"\S*sbatch(?: +(?:--(?!wrap)[\w-]+(?:=\S*)?|-[HkOQsvVW]+|-[aAbBcCdDeFGiJLMmNopqStwx] *\S+))*?"
     r" +(?:-n *|--ntasks[= ])(\d+)(?!\S)"
@@ -100,11 +96,12 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
 
     With more cells bars are in the name, as far as they shift the state, else in what was typed.
     """
-    begun = ""
+    begun, form = "", r"\w+(\|[0-9a-f]{6}\||\W)(?:\w+\1)*\w*\s*"
+    needed = ("JobID", "JobName", "State", "Start", "End", "ReqMem", "AllocCPUS", "MaxRSS")
     for line in chain(("|".join(COLUMNS),), lines):
-        if not begun and "JobID" in line and (header := _HEADER.fullmatch(line)):
+        if not begun and "JobID" in line and (header := re.fullmatch(form, line)):
             bar, columns = header[1], line.rstrip("\n").split(header[1])
-            if lack := [name for name in NEEDED if name not in columns]:
+            if lack := [name for name in needed if name not in columns]:
                 message = f"sacct's header has no column {', '.join(lack)}"
                 raise JobkitError(message, hint=f"sacct --parsable2 --format={','.join(EXPORTED)}")
             ordered, extern = columns == [*EXPORTED], f".extern{bar}"
@@ -141,7 +138,8 @@ def _job(row: Row, steps: Sequence[Row], known: Statuses, every: float, defaults
         word, outcome, _ = slurm.end_of(named, others)
         if word == "FAILED":
             state = f"status {slurm.with_status(named, job_id, known)['ExitCode'].partition(':')[0]}"
-    key = found[0] if "--mem-per" in submit_line and (found := _SHARED.search(submit_line)) else ""
+    found = re.search(r"--mem-per-([cg]pu)\b", submit_line) if "--mem-per" in submit_line else None
+    key = found[0] if found else ""
     request = _requested(key, *_OF_REQUEST(row))
     typed = " -n" in submit_line or " --ntasks" in submit_line
     used, memory = _used(cpu, steps, request["nodes"]), request["memory_bytes"]
@@ -234,7 +232,9 @@ def _by_default(
     per, size, seconds = defaults.get(queue, ("", 0, None))
     size = size * request["cpus"] // request["nodes"] if per == "CPU" else size
     memory = size and size == request["memory_bytes"] and " --mem" not in submit_line
-    walltime = seconds and seconds == request["walltime_s"] and not _CLOCK.search(submit_line)
+    walltime = (
+        seconds and seconds == request["walltime_s"] and not re.search(r" (?:-t|--time\b)", submit_line)
+    )
     return tuple(name for name, same in (("memory", memory), ("walltime", walltime)) if same)
 
 

@@ -29,8 +29,6 @@ PARTITION = "partition"
 NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
 # %T state, %N names, %E why (sinfo(1)).
 STATES = ("sinfo", "-a", "-h", "-o", "%P|%D|%T|%N|%E")
-_DOWN = re.compile(r"(down|drain|fail|error|future|inval|unknown).*|.*\*")
-"""States in which a node starts no job; with ``*`` it does not respond (sinfo(1), NODE STATE CODES)."""
 
 CONTROLLER, CONFIG = "controller", "config"
 
@@ -132,7 +130,9 @@ def states(text: str) -> dict[str, Queue]:
     for line in text.splitlines():
         name, number, state, nodes, why = (*line.strip().split("|", 4), "", "", "", "")[:5]
         if number.isdigit():
-            words = f"{nodes} {state}{f': {why}' * (why != 'none')}" if _DOWN.fullmatch(state) else ""
+            # it starts no job; with ``*`` it does not respond (sinfo(1), NODE STATE CODES)
+            down = re.fullmatch(r"(down|drain|fail|error|future|inval|unknown).*|.*\*", state)
+            words = f"{nodes} {state}{f': {why}' * (why != 'none')}" if down else ""
             found.setdefault(name, []).append(words)
     queues = (
         Queue(

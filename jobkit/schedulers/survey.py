@@ -18,7 +18,6 @@ PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
 """What a person checks if a scheduler does not answer; `PRACTICE_ENV` follows it."""
 NOTHING_HOLDS = "nothing reserves or limits memory"
-MOST_NAMES = 12  # names of a kind that a message lists
 
 
 def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
@@ -179,7 +178,7 @@ class RequestedQueues:
         wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
         words = " and ".join(_WANTED[key](request) for key in wanted)
         names = list(dict.fromkeys(map(str, kinds)))
-        have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
+        have = "; ".join(names[:8]) + ("; ..." if len(names) > 8 else "")
         keys = " or ".join(f"resources.{key}" for key in wanted)
         return RequestFault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
 
@@ -204,7 +203,6 @@ def _charge_faults(
         )
 
 
-_MOST_KINDS = 8
 _WANTED: Mapping[str, Callable[[JobRequest], str]] = {
     "cpus": lambda request: format_count(request.cpus, "CPU"),
     "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
@@ -351,7 +349,7 @@ class RequestFault:
 def no_such(kind: str, name: str, known: Iterable[str], key: str) -> RequestFault:
     """Return the fault of a name that the cluster does not have, with the nearest name that it has."""
     names = sorted(set(known))
-    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     meant = did_you_mean(name, names)
     return RequestFault(
         f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key

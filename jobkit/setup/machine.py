@@ -115,7 +115,7 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     ``stand_in``: whether a person permits one.
     """
-    from jobkit.planning import models  # here, for a workload without a model
+    from jobkit.planning import models, standin  # here, for a workload without a model
 
     workload, lacks = spec.workload_name, missing if sweep else warning
     name = models.real_name(workload, spec.model.name)
@@ -123,7 +123,7 @@ def model(spec: SweepSpec, base: Path, sweep: str, *, stand_in: bool = False) ->
     try:
         found = models.find(workload, spec.model.model_dump(), base, cache_dir())
     except NotFoundError:
-        if sweep and spec.model.name == models.LANGUAGE:
+        if sweep and spec.model.name == standin.LANGUAGE:
             hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
         return lacks("model", f"{name} is not on this machine; a job never downloads", hint)
     except JobkitError as error:

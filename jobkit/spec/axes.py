@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer
 from pydantic_core import core_schema
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS, SWITCH, Knob, Value
+from jobkit.core.knobs import AUTO, AUTOMATIC, BATCH_SIZE, RUN_KNOBS, SWITCH, Knob, Value
 from jobkit.core.student import LEAST
 from jobkit.core.terminal import suggest
 from jobkit.spec.fields import MOST, POSITIVE, STRICT, number_written, or_mapping, positive
@@ -18,8 +18,6 @@ from jobkit.worker.workloads.base import knobs, offered_by
 Loc = tuple[int | str, ...]
 NO_KNOBS = ("zip", "include", "exclude")
 """The keys of a sweep that are no knobs."""
-AUTO_IS_A_WORD = frozenset(knob.name for knob in RUN_KNOBS if AUTO in knob.words)
-"""The knobs that have ``auto`` as a value of their own: it is decided on the node."""
 
 
 def settings(
@@ -72,7 +70,7 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
         counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         yield ("zip",), f"sweep.zip: knobs that advance together need the same number of values: {counts}"
     for name, values in axes.items():
-        if values == AUTO and name not in {BATCH_SIZE, *AUTO_IS_A_WORD, *NO_KNOBS}:
+        if values == AUTO and name not in {BATCH_SIZE, *AUTOMATIC, *NO_KNOBS}:
             yield (name,), f"sweep.{name}: only {BATCH_SIZE} may be {AUTO!r}"
         if values == [] and name not in {"include", "exclude"}:
             yield (name,), f"sweep.{name}: no values, so the sweep has no points"
@@ -138,21 +136,17 @@ def places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
                 yield (key, number, name), value
 
 
-PERCENT_PATTERN = r"^\d+(\.\d+)?%$"
 ENOUGH = 2
 """Fewer repeats have no interval."""
 Percent = Annotated[
     float,
-    BeforeValidator(
-        number_written(
-            PERCENT_PATTERN,
-            lambda percent: 0 < percent < 100,
-            "a share is written like 3%, and is between 0% and 100%",
-        )
+    *number_written(
+        r"^\d+(\.\d+)?%$",
+        lambda percent: 0 < percent < 100,
+        "a share is written like 3%, and is between 0% and 100%",
     ),
     AfterValidator(lambda percent: percent / 100),
     PlainSerializer(lambda share: f"{100 * share:g}%"),
-    WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN}),
 ]
 """A share of 1, written ``3%``."""
 

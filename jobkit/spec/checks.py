@@ -80,9 +80,10 @@ def _name_or(value: object, mapping: ValidatorFunctionWrapHandler) -> object:
     return mapping(value)
 
 
-NAMES = ({"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."})
-"""What an editor shows of a name."""
-NameOrCommand = Annotated[str | CommandSpec, or_mapping(CommandSpec, _name_or, NAMES)]
+NameOrCommand = Annotated[
+    str | CommandSpec,
+    or_mapping(CommandSpec, _name_or, ({"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."})),
+]
 """The name of a workload, or a command."""
 
 

@@ -47,8 +47,10 @@ def _parsed(parse: Callable[[str], float], wanted: str) -> Callable[[object], ob
     return parsed
 
 
-def number_written(pattern: str, fits: Callable[[float], bool], wanted: str) -> Callable[[object], object]:
-    """Return a validator of a number with a sign, such as 3% and x1.5."""
+def number_written(
+    pattern: str, fits: Callable[[float], bool], wanted: str
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the annotations of a number with a sign, such as 3% and x1.5."""
 
     def number(value: object) -> object:
         if (
@@ -59,7 +61,7 @@ def number_written(pattern: str, fits: Callable[[float], bool], wanted: str) -> 
             return found
         raise ValueError(wanted)
 
-    return number
+    return BeforeValidator(number), WithJsonSchema({"type": "string", "pattern": pattern})
 
 
 def or_mapping(

@@ -5,25 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BaseModel, Field, PlainSerializer, model_validator
 
 from jobkit.spec.axes import Percent
 from jobkit.spec.fields import STRICT, number_written
 
-FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
-
-
 Factor = Annotated[
     float,
-    BeforeValidator(
-        number_written(
-            FACTOR_PATTERN,
-            lambda factor: 1 < factor <= 100,
-            "a factor is written like x1.5, and is more than 1",
-        )
+    *number_written(
+        r"^x\d+(\.\d+)?$",
+        lambda factor: 1 < factor <= 100,
+        "a factor is written like x1.5, and is more than 1",
     ),
     PlainSerializer(lambda value: f"x{value:g}"),
-    WithJsonSchema({"type": "string", "pattern": FACTOR_PATTERN}),
 ]
 """How many times as much: ``x1.5``."""
 

@@ -212,14 +212,6 @@ def _read(path: Path) -> Site:
     return sound(document, site, "every key of a site file: jobkit help templates-and-sites", nested=True)
 
 
-_INSTEAD = {
-    "exclusive": "put requests.exclusive into the site file, on Grid Engine "
-    '"-l NAME=true" with a resource of type BOOL and relation EXCL (qconf -sc) that hosts have. '
-    "A site without one: max_parallel: 1 keeps the points apart, but other jobs may share the node",
-}
-"""What to do if a site has no spelling for a request, if a plain "leave it out" is too little."""
-
-
 def directives(resources: Resources, site: Site) -> list[str]:
     """Return the header lines, less their prefix, by which this site is asked for resources.
 
@@ -241,11 +233,15 @@ def directives(resources: Resources, site: Site) -> list[str]:
     for name in names:
         spelling: str | None = getattr(site.requests, name)
         if spelling is None:
-            raise JobkitError(
-                f"resources.{name} is set, but site {site.name!r} has no header line for it",
-                hint=_INSTEAD.get(name)
-                or f"put requests.{name} into the site file, or leave resources.{name} out",
-            )
+            hint = f"put requests.{name} into the site file, or leave resources.{name} out"
+            if name == "exclusive":
+                hint = (
+                    'put requests.exclusive into the site file, on Grid Engine "-l NAME=true" with a '
+                    "resource of type BOOL and relation EXCL (qconf -sc) that hosts have. A site without one:"
+                    " max_parallel: 1 keeps the points apart, but other jobs may share the node"
+                )
+            message = f"resources.{name} is set, but site {site.name!r} has no header line for it"
+            raise JobkitError(message, hint=hint)
         try:
             lines.append(spelling.format_map(words))
         except (LookupError, ValueError, AttributeError) as error:

@@ -16,13 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from jobkit.core.errors import HIDDEN, JobkitError
 from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import MOST_BYTES, read_text
-from jobkit.core.knobs import AUTO, BATCH_SIZE, BUDGET, CUDA, RUN_KNOBS, Value, renamed
+from jobkit.core.knobs import AUTO, AUTOMATIC, BATCH_SIZE, BUDGET, CUDA, RUN_KNOBS, Value, renamed
 from jobkit.core.layout import SETTING_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.core.units import format_count
 from jobkit.spec import fields
-from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
+from jobkit.spec.axes import RepeatsOrNumber
 from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand, check_profiler, check_renamed
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import OnEnd, Policy
@@ -211,7 +211,7 @@ class Axes(BaseModel):
         """The knobs whose values are combined with each other."""
         given = self.__pydantic_extra__ or {}
         return {
-            name: [AUTO] if name in AUTO_IS_A_WORD and isinstance(values, fields.Auto) else values
+            name: [AUTO] if name in AUTOMATIC and isinstance(values, fields.Auto) else values
             for name, values in given.items()
         }
 

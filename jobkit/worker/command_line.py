@@ -24,9 +24,6 @@ SHELL = ("/bin/bash", "-o", "pipefail", "-c")
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII)
 """``{name}`` is the value of a knob, ``{--flag}`` the word ``--flag`` if the knob of this name is true."""
-_SHELL_TOKEN = re.compile(rf"\\.|['\"]|{_TOKEN.pattern}", re.ASCII | re.DOTALL)
-_QUOTED = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)
-"""In single quotes a backslash means nothing."""
 
 
 def variable(name: str) -> str:
@@ -66,8 +63,10 @@ def shell_text(template: str) -> str:
 
     The quotes around a placeholder decide how the expansion is written: in each case it is one word.
     """
+    plain = re.compile(rf"\\.|['\"]|{_TOKEN.pattern}", re.ASCII | re.DOTALL)
+    in_single_quotes = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)  # there a backslash means nothing
     parts, quote, place = [], "", 0
-    while match := (_QUOTED if quote == "'" else _SHELL_TOKEN).search(template, place):
+    while match := (in_single_quotes if quote == "'" else plain).search(template, place):
         parts.append(template[place : match.start()])
         token, place = match.group(), match.end()
         if token in {"'", '"'}:

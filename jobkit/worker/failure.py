@@ -54,8 +54,6 @@ class Cause(StrEnum):
     HANG = "has not finished a batch"
 
 
-CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
-
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 _NO_ROOM = "MemoryError|bad_alloc|annot allocate memory"
 _NO_PROCESS = "can't start new thread|(fork|pthread_create).*temporarily unavailable"

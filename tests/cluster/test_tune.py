@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.extensions.tune.measured import TuneAnswer
 from jobkit.extensions.tune.search import Tuning
-from jobkit.extensions.tune.steps import TuneAnswer
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import CPUS_VARIABLE, SLURM, ClusterLab
 from tests.support.commands import ended_well

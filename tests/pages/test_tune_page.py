@@ -7,8 +7,8 @@ import pytest
 from benchmarks import measurements, tune_search
 from jobkit.answers.memory import memory_of
 from jobkit.core.knobs import EXACT, SHORTCUTS
+from jobkit.extensions.tune.measured import MEMORY
 from jobkit.extensions.tune.search import Tuning
-from jobkit.extensions.tune.steps import MEMORY
 
 
 def test_the_tables_are_made_from_the_records() -> None:

@@ -15,8 +15,8 @@ from jobkit.core.measurements import Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.extensions.tune.goal import TuneGoal
+from jobkit.extensions.tune.measured import Candidate, MeasuredCandidate
 from jobkit.extensions.tune.search import first_point, propose_point
-from jobkit.extensions.tune.steps import Candidate, MeasuredCandidate
 from jobkit.runs.search_loop import next_point
 from tests.support.builders import GPU, need, point, record, summary, write_points, write_record
 

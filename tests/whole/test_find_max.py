@@ -19,8 +19,8 @@ from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, read_points
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB, format_setting
+from jobkit.extensions.tune.measured import FINAL
 from jobkit.extensions.tune.search import Tuning
-from jobkit.extensions.tune.steps import FINAL
 from jobkit.planning.job_script import render_find
 from jobkit.runs.results import read_run
 from jobkit.runs.search_loop import next_point

@@ -40,8 +40,6 @@ from jobkit.extensions.corpus.vectors import Array, kept, read_vectors
 from jobkit.extensions.corpus.winners import digest, part_files, read_quarantine
 from jobkit.launch.local import ended_by_signals
 
-_NAMED = 10
-
 
 @keyed
 class Merged:
@@ -199,7 +197,7 @@ def _leave_out(standing: CorpusState, gone: Sequence[Winner], *, allow_missing: 
     left = {index: winner for index, winner in standing.winners.items() if winner not in gone}
     if (missing or gone) and not (allow_missing and left):
         number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
-        why = [f"{number} no result yet: {format_list(missing, _NAMED)}"] if missing else []
+        why = [f"{number} no result yet: {format_list(missing, 10)}"] if missing else []
         resume = f"jobkit resume {shell_path(standing.folder)}"
         if gone:
             why.append(gone_words([winner.point_id for winner in gone]))
@@ -500,7 +498,7 @@ def _check_inputs(sources: Sequence[Source]) -> None:
     if reasons:
         head = "the corpus has changed since it was planned, so rows and offsets may not belong to it:"
         raise JobkitError(
-            "\n  ".join([head, *first_lines(reasons, _NAMED)]),
+            "\n  ".join([head, *first_lines(reasons, 10)]),
             hint="restore the files, or apply the changed corpus in a new folder",
         )
 

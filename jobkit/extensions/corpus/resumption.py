@@ -87,8 +87,6 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 # -- a job that plans: `jobkit apply --plan-as-job`
 
-POLL_S = 1.0
-
 
 def apply_as_job(out: Path, request: ApplyRequest, *, how: How = How()) -> int | None:  # noqa: B008 - it is immutable
     """Let a job read and plan a corpus, or go on with it by the names and sizes of its files; as `apply`."""
@@ -236,14 +234,6 @@ def _is_under_way(run_dir: Path, order: ApplyRequest) -> bool:
     return True
 
 
-def order_again(run_dir: Path, *, wait: bool = False) -> int | None:
-    """Submit the job that plans a corpus again, if none does; return as `apply`."""
-    refuse_moved_run(run_dir)
-    before = read_order(run_dir)
-    with _in_folder(before):
-        return apply_as_job(run_dir, replace(before, run_id="", folder="", caveat=""), how=How(wait=wait))
-
-
 @contextlib.contextmanager
 def _in_folder(order: ApplyRequest) -> Iterator[None]:
     """Work in the folder in which an order was typed."""
@@ -282,7 +272,7 @@ def plan_in_job(run_dir: Path) -> int:
     # The client may journal this job a second after it has begun.
     deadline = time.monotonic() + STILL_AT_IT.total_seconds()
     while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(1.0)
     return go_in_job(run_dir)
 
 
@@ -352,7 +342,11 @@ class CorpusResumption(Resumption):
         if not is_unplanned(run_dir):
             find_gone(run_dir, asked)
         if is_unplanned(run_dir):
-            code = order_again(run_dir, wait=asked.wait)
+            refuse_moved_run(run_dir)
+            before = read_order(run_dir)
+            order = replace(before, run_id="", folder="", caveat="")
+            with _in_folder(before):  # the job that plans the corpus is submitted again, if none does
+                code = apply_as_job(run_dir, order, how=How(wait=asked.wait))
         elif asked.replan:
             wishes = ShardOptions(minutes=asked.shard_minutes or MINUTES, number=asked.shards)
             code = replan(run_dir, wishes, asked.overrides, wait=asked.wait)

@@ -46,8 +46,6 @@ from jobkit.extensions.corpus.streams import AUTO, BrokenError, encoding_of
 from jobkit.extensions.corpus.tables import FILE_ROW, PARQUET, STATE_FILES, Wanted, guessed, saved_files
 from jobkit.planning.texts import SAMPLE, find_text
 
-_TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
-
 
 @frozen
 class CorpusFiles:
@@ -103,7 +101,7 @@ def _below(path: str, unread: list[str]) -> list[Source]:
 
 def _way(path: Path) -> str:
     """Return how a file that is not read can become one that is."""
-    if _TAR.search(path.name.lower()):
+    if re.search(r"\.(tar(\.\w+)?|t[bgx]z2?)$", path.name.lower()):
         return f"unpack it and name the folder: mkdir unpacked && tar -xf {shell_path(path)} -C unpacked"
     stem, ending = (path.stem, path.suffix) if path.suffix.lower() in COMPRESSIONS else (path.name, "")
     if stem.lower().endswith(".json"):
@@ -173,7 +171,6 @@ def source_at(path: str, name: str) -> Source:
 # -- reading
 
 RANGE_BYTES = 2**25  # a file with more than two of these is read in ranges, by several processes
-MOST_PIECES = 200_000
 
 
 def grown_bytes(found: Iterable[Source]) -> int:
@@ -196,13 +193,13 @@ def piece_bytes(found: Sequence[Source]) -> int:
     KiB, and 100 GiB have 200,000 of half a MiB; a still larger corpus has larger pieces, not more.
     """
     size = grown_bytes(found)
-    small, large = 2**24, MOST_PIECES * 2**19
+    most_pieces, small = 200_000, 2**24
+    large = most_pieces * 2**19
     if size < small:
         return size // 2**12
-    return max(int(2**12 * (size / small) ** (math.log(2**7) / math.log(large / small))), size // MOST_PIECES)
+    return max(int(2**12 * (size / small) ** (math.log(2**7) / math.log(large / small))), size // most_pieces)
 
 
-_AT_ONCE = 2**22  # hashes that are sorted together
 _BYTES = 8
 
 
@@ -220,12 +217,13 @@ class Ids:
     def repeated(self) -> set[bytes]:
         import numpy as np
 
-        shares = sum(self._numbers) // _AT_ONCE + 1
+        at_once = 2**22  # hashes that are sorted together
+        shares = sum(self._numbers) // at_once + 1
         found: set[bytes] = set()
         for share in range(shares):
             self._file.seek(0)
             parts = [np.empty(0, np.uint64)]
-            while block := self._file.read(_AT_ONCE * _BYTES):
+            while block := self._file.read(at_once * _BYTES):
                 hashes = np.frombuffer(block, np.uint64)
                 parts.append(hashes[hashes % np.uint64(shares) == share])
             values, numbers = np.unique(np.concatenate(parts), return_counts=True)
@@ -571,7 +569,6 @@ _WAYS = {
 }
 _WAYS["no column"] = _WAYS["no field"]
 """By the beginning of a reason what to type."""
-_KIND = re.compile(r"(the id).*|\d+|: .*", re.DOTALL)  # what differs in reasons of one kind
 
 
 def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: bool = False) -> JobkitError:
@@ -580,8 +577,9 @@ def _refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Source], *, more: b
     for by_file in (True, False):
         groups.clear()
         for source, one in bad:
-            key = (_KIND.sub(r"\1", one.reason), *[one.source] * by_file)
-            groups.setdefault(key, []).append((source, one))
+            # what differs in reasons of one kind is left out
+            kind = re.sub(r"(the id).*|\d+|: .*", r"\1", one.reason, flags=re.DOTALL)
+            groups.setdefault((kind, *[one.source] * by_file), []).append((source, one))
         if len(groups) <= _SHOWN:
             break
     lines, encodings = list[str](), dict[int, str]()

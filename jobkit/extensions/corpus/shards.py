@@ -47,7 +47,6 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 # -- paragraphs that no measured batch covers
 
-MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 TAGGED_BYTES = 1024
 """RAM for a character of a paragraph of ordinary sentences: Stanza took 0.75 KiB in one of 400,000."""
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
@@ -132,6 +131,7 @@ def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -
 def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iterator[str]:
     given = setting.peak_bytes is None or setting.sets("memory")
     largest = None if setting.memory is None or setting.point.device == CPU else setting.memory.largest
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for one in heavy:
         what = f"{one.where}: {one.characters:,} characters, {one.longest:,} in a sentence"
         if not one.known:
@@ -139,8 +139,8 @@ def _too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> Iter
                 yield f"{what}: no measured batch had so many characters, so its need of memory is not known"
         elif largest and one.load > largest.safe_load:
             yield f"{what}: the bound of the GPU is {format_memory(largest.capacity_bytes)}"
-        elif runs_here(setting.spec.scheduler) and (needed := memory_of(one, setting, 0)) > MACHINE_BYTES:
-            yield f"{what}: {format_memory(needed)} of {format_memory(MACHINE_BYTES)} on this machine"
+        elif runs_here(setting.spec.scheduler) and (needed := memory_of(one, setting, 0)) > machine_bytes:
+            yield f"{what}: {format_memory(needed)} of {format_memory(machine_bytes)} on this machine"
 
 
 def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) -> int:
@@ -349,8 +349,6 @@ SCRIPT = PointScript(  # what the job script of a shard has beyond that of anoth
 
 # -- the plan in words
 
-LABEL = 11
-
 
 @keyed
 class CorpusSummary:
@@ -382,12 +380,12 @@ def plan_lines(prospect: CorpusSummary) -> list[str]:
 
 def labelled(rows: Mapping[str, str]) -> list[str]:
     """Return rows that are not empty as lines as wide as a page, their words below each other."""
-    below, width = " " * LABEL, terminal.page_width() - 2  # in a pipe they are comments
+    below, width = " " * 11, terminal.page_width() - 2  # in a pipe they are comments
     return [
         line
         for label, words in rows.items()
         for number, text in enumerate(words.splitlines())
-        for line in terminal.wrap(text, width, first=below if number else label.ljust(LABEL), below=below)
+        for line in terminal.wrap(text, width, first=below if number else f"{label:11}", below=below)
     ]
 
 

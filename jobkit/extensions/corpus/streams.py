@@ -142,11 +142,6 @@ def _decoded(raw: Iterator[bytes], encoding: str) -> Iterator[bytes]:
 
 
 AUTO = "auto"
-_LIKELY = (
-    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "koi8_r", "iso8859_2"),
-    *("utf_16", "utf_16_le", "utf_16_be", "utf_32", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
-)
-"""Encodings that files have: of all that Python knows, charset-normalizer takes French for Mac Latin 2."""
 
 
 def encoding_of(source: Source) -> str:
@@ -172,7 +167,12 @@ def encoding_of(source: Source) -> str:
         text = sample.decode(errors="replace")
         if sum(char > "\x7f" for char in text) > 2 * text.count("\ufffd"):
             return ""  # UTF-8 with some damage
-    found = [*from_bytes(sample, cp_isolation=[*_LIKELY])]
+    # Encodings that files have: of all that Python knows, charset-normalizer takes French for Mac Latin 2.
+    usual = [
+        *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "koi8_r", "iso8859_2"),
+        *("utf_16", "utf_16_le", "utf_16_be", "utf_32", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
+    ]
+    found = [*from_bytes(sample, cp_isolation=usual)]
     # what two encodings of one text may differ by; then it is that of most of western Europe
     tie = 0.03
     equal = [one for one in found if one.chaos <= found[0].chaos + tie]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from jobkit.core.errors import JobkitError
 from jobkit.core.extras import missing_extra
 from jobkit.core.files import read_text
-from jobkit.core.paragraphs import BOM, MOST_NAMES, BadLineError, Document
+from jobkit.core.paragraphs import BOM, BadLineError, Document
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus.plan import Columns, Source
 from jobkit.extensions.corpus.streams import BrokenError
@@ -64,7 +64,7 @@ def choose(
     ``values`` returns the first values of a column: of several that may have the id one is taken whose values
     differ.
     """
-    known, has = [name.strip().lower() for name in names], f"it has {format_list(list(names), MOST_NAMES)}"
+    known, has = [name.strip().lower() for name in names], f"it has {format_list(list(names), 12)}"
 
     def differ(at: int) -> bool:
         found = values(at)

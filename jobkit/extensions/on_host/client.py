@@ -37,9 +37,6 @@ from jobkit.extensions.on_host.protocol import (
 )
 
 _COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join({*LISTED} - HERE_ALONE)})\b)")
-_MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
-_EXTRA = re.compile(rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*\s+-m\s+pip\s+install\s+\S+\[(\w+)\]'?")
-"""The line that adds an extra to the environment that `jobkit --on HOST init` made: it is typed here."""
 
 
 @frozen
@@ -242,7 +239,12 @@ class Suggesting(io.TextIOBase):
 
 def suggest_here(text: str, prefix: str) -> str:
     """Return text whose commands are those to type here: ``jobkit --on HOST COMMAND``."""
-    text = _EXTRA.sub(r"jobkit init --install --extra \1", _MERGE.sub(r"\g<0> --fetch", text))
+    text = re.sub(r"(?<=next: )jobkit merge \S+(?! --fetch)", r"\g<0> --fetch", text)
+    # an extra is added to the environment that `jobkit --on HOST init` made by a command that is typed here
+    python = rf"\S*{VENV.removeprefix('$HOME')}/bin/python\S*"
+    text = re.sub(
+        rf"{python}\s+-m\s+pip\s+install\s+\S+\[(\w+)\]'?", r"jobkit init --install --extra \1", text
+    )
     return _COMMAND.sub(lambda _: f"jobkit {prefix} ", text) if prefix else text
 
 

@@ -30,8 +30,6 @@ from jobkit.extensions.on_host.connection import connect
 from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 from jobkit.extensions.on_host.protocol import Place
 
-FOLDER = "jobkit"
-"""The folder of projects in the home folder on the cluster."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 TRAVELS: Mapping[str, Sequence[str] | None] = {
@@ -39,11 +37,6 @@ TRAVELS: Mapping[str, Sequence[str] | None] = {
     "recommend": ("corpus",),
 }
 """Commands whose files travel, and the arguments that name them; ``None`` for all arguments."""
-READS = frozenset(("load", "status", "logs", "recommend", "waste", "compare", "preflight"))
-"""Commands that change nothing on the cluster."""
-DOES_WHAT_IS_LEFT = frozenset(("cancel", "resume", "merge"))
-"""Commands that, typed again, perhaps after others, must run again."""
-MOST_NAMED = 4
 
 
 @frozen
@@ -97,7 +90,8 @@ def _cluster(host: str, *, named: bool = True) -> Cluster:
     if folder.startswith((":", "//")) or name.startswith("["):
         hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
         raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
-    return Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
+    folder = folder or "jobkit"  # of projects, in the home folder on the cluster
+    return Cluster(connect(name), folder, Path.cwd().name or "project", host, named)
 
 
 def call(host: str, name: str, given: Mapping[str, Any], **named: object) -> Mapping[str, Any]:
@@ -142,7 +136,9 @@ def fetch_merged(host: str, run: str, fmt: str, output: str) -> Path:
 
 def _run(cluster: Cluster, words: list[str], inputs: Inputs, out: io.StringIO | None = None) -> int:
     name = words[1] if words[0] == CALL else words[0]
-    again = name in READS | DOES_WHAT_IS_LEFT or not {"--dry-run", "--script"}.isdisjoint(words)
+    changes_nothing = {"load", "status", "logs", "recommend", "waste", "compare", "preflight"}
+    does_what_is_left = {"cancel", "resume", "merge"}
+    again = name in changes_nothing | does_what_is_left or not {"--dry-run", "--script"}.isdisjoint(words)
     sent = inputs.marks()
     kept = _kept_under(words, sent)
     return cluster.run(words, kept="" if again else kept, sent=sent, out=out)
@@ -176,7 +172,7 @@ def _send(cluster: Cluster, inputs: Inputs) -> None:
         terminal.note(f"{cluster.host} lacks the model: sending {terminal.relative_path(model[0])}")
         transfer.send(cluster.connection, [model[0]], model[0].parent, str(Path(there["model"]).parent))
     if named := [terminal.relative_path(path) for path in dict.fromkeys((*inputs.inside, *inputs.outside))]:
-        terminal.note(f"{cluster.host}:{folder} has {format_list(named, MOST_NAMED)}")
+        terminal.note(f"{cluster.host}:{folder} has {format_list(named, 4)}")
 
 
 def _model_here(inputs: Inputs) -> tuple[Path, dict[str, Any]] | None:

@@ -46,8 +46,6 @@ RUN_JOBKIT = (
 RUN_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
 RUN_TAR = f'echo {READY}; IFS= read -r folder; cd "$folder" && exec tar'
 """Runs tar in the folder that standard input names in a line."""
-RUN_SCRIPT = "exec sh -s"
-"""Runs a script that standard input has."""
 
 
 @frozen

@@ -18,7 +18,7 @@ from jobkit.core.extras import EXTRAS, NO_EXTRA, origin
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import CONNECTION_LOST, Cluster
-from jobkit.extensions.on_host.connection import RUN_SCRIPT, VENV, waiting
+from jobkit.extensions.on_host.connection import VENV, waiting
 from jobkit.extensions.on_host.protocol import MARK
 
 WHEELS = "$HOME/.local/share/jobkit"
@@ -143,7 +143,7 @@ def _script(cluster: Cluster, script: str, *, last: str = "", show: bool = False
         if show:
             terminal.note(line.rstrip("\n"))
 
-    argv = cluster.connection.argv(RUN_SCRIPT)
+    argv = cluster.connection.argv("exec sh -s")  # which runs what standard input has
     with waiting(f"{cluster.host} to answer"):
         done = shell.run_streaming(argv, keep, text=script, env=dict(os.environ))
     if done.status == CONNECTION_LOST or last not in "".join(lines):

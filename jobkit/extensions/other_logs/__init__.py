@@ -155,13 +155,6 @@ def _why_memory(dcgm: float, own: float, processes: str, *, several: bool, log: 
     return f"{peak}, among the {processes} that it saw; {counted}{more}"
 
 
-def _process_count(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> DcgmFigure:
-    seen = _sum([report.processes for report in reports])
-    own = None if log else _sum([row.point.workers * (row.value("gpus") or 1) for row in rows])
-    sampled = "DCGM lists the processes that were on the GPU when it took a sample"
-    return _figure("processes", seen, own, "", f"{sampled}; jobkit counts one for each worker of each point")
-
-
 def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
     """Return a figure; without the reason if the values are alike, or one is not known."""
     # Figures that differ by less are not called different
@@ -236,7 +229,14 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
         *_times(reports, points, log=log),
         *_powers(reports, points),
         _memory_peak(reports, points, log=log),
-        _process_count(reports, points, log=log),
+        _figure(
+            "processes",
+            _sum([report.processes for report in reports]),
+            None if log else _sum([row.point.workers * (row.value("gpus") or 1) for row in points]),
+            "",
+            "DCGM lists the processes that were on the GPU when it took a sample; "
+            "jobkit counts one for each worker of each point",
+        ),
     )
     return JobFigures(
         file=str(path),

@@ -14,9 +14,7 @@ from jobkit.core.frozen import frozen, keyed
 SUFFIX = ".gpu-report"
 """How the names of such files end at the site whose reports jobkit knows."""
 _GPU = re.compile(r"^\|\s*GPU ID:\s*(\d+)\s*\|\s*$", re.MULTILINE)
-_ROW = re.compile(r"^\|\s*(?:-\s+)?(\S.*?)\s*\|\s*(\S.*?)\s*\|\s*$")
 _NUMBER = r"(-?\d{1,18}(?:\.\d{1,9})?)"
-_SPREAD = re.compile(rf"Avg:\s*{_NUMBER}\s*,\s*Max:\s*{_NUMBER}\s*,\s*Min:\s*{_NUMBER}")
 
 
 @frozen
@@ -56,7 +54,7 @@ def parse_report(text: str) -> list[GpuReport]:
     for number, body in zip(parts[::2], parts[1::2], strict=True):
         rows: dict[str, str] = {}
         for line in body.splitlines():
-            if row := _ROW.match(line):
+            if row := re.match(r"^\|\s*(?:-\s+)?(\S.*?)\s*\|\s*(\S.*?)\s*\|\s*$", line):
                 rows.setdefault(row[1], row[2])
         report = GpuReport(
             gpu=int(number),
@@ -82,5 +80,5 @@ def _whole(cell: str | None) -> int | None:
 
 
 def _spread(cell: str | None) -> Spread | None:
-    spread = _SPREAD.fullmatch(cell or "")
+    spread = re.fullmatch(rf"Avg:\s*{_NUMBER}\s*,\s*Max:\s*{_NUMBER}\s*,\s*Min:\s*{_NUMBER}", cell or "")
     return Spread(*map(float, spread.groups())) if spread else None

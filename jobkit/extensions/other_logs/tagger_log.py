@@ -40,8 +40,6 @@ MEMORY_LINES = {
     "Peak RAM memory used ": "ram_peak_bytes",
 }
 """The words before the figure, colon or none as the logs have it, and the field it goes to."""
-_WHOLE = {"batch_size", "items", *MEMORY_LINES.values()}
-"""The fields that are whole numbers."""
 
 _LINES = [
     re.compile(rf"{line}\s*$")
@@ -103,8 +101,8 @@ def _run(block: dict[str, float]) -> LogRun | None:
     counts = block["batch_size"], block["items"]
     if block["total_s"] <= 0 or any(count < 1 or count % 1 for count in counts):
         return None
-    figures = {name: int(value) if name in _WHOLE else value for name, value in block.items()}
-    return LogRun(**figures)  # type: ignore[arg-type]  # the fields named in `_WHOLE` are ints by now
+    figures = block | {"batch_size": int(block["batch_size"]), "items": int(block["items"])}
+    return LogRun(**figures)  # type: ignore[arg-type]  # its whole numbers are ints by now
 
 
 def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:

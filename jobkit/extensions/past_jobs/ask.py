@@ -31,9 +31,6 @@ JOB_ID = re.compile(
 )
 """How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``, and
 a step, ``4711.batch``."""
-_EXPORTS = "on Slurm sacct -P --format=ALL -S now-30days > FILE, on Grid Engine qacct -d 30 -j > FILE"
-_TASKS = re.compile(r"[_.]?\[|[_.]\d+-")
-MOST_REST_S = 5.0
 
 
 def ask(
@@ -71,7 +68,7 @@ def ask(
     else:
         every = _asked(found, past, whose, since or today, frequency)
     found.named = name if name != "*" else ""
-    ids = tuple(_TASKS.split(id_)[0] for id_ in whose.ids)
+    ids = tuple(re.split(r"[_.]?\[|[_.]\d+-", id_)[0] for id_ in whose.ids)
     keys = (("user", whose.user), ("account", whose.account), ("queue", whose.queue))
     wanted = [(key, value) for key, value in keys if value and file]
     hashed = hasher() if hide else None
@@ -125,15 +122,16 @@ def hasher() -> Callable[[str], str]:
 
 def _exporter(path: Path) -> str:
     """Return the scheduler whose command has written a file; the first line shows it."""
+    hint = "on Slurm sacct -P --format=ALL -S now-30days > FILE, on Grid Engine qacct -d 30 -j > FILE"
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             first = next(filter(str.strip, stream), "")
     except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint=_EXPORTS) from None
+        raise JobkitError(f"{path}: {error.strerror}", hint=hint) from None
     for name in SCHEDULERS:
         if not runs_here(name) and past_of(name).EXPORT.match(first):
             return name
-    raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=_EXPORTS)
+    raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=hint)
 
 
 def _of_file(past: PastJobs, path: Path, since: date | None, site: str) -> Iterator[PastJob]:
@@ -182,7 +180,7 @@ def _read(
         begun = time.monotonic()
         answer = shell.run_streaming(argv, stream.write, text="", env=environment)
         if kept:  # more calls follow: slurmdbd rests as long as it worked (sacct(1), PERFORMANCE)
-            time.sleep(min(MOST_REST_S, time.monotonic() - begun))
+            time.sleep(min(5.0, time.monotonic() - begun))
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
             hint = "--days N asks for less, --scheduler NAME another; jobkit waste RUN reads a run's records"

@@ -118,8 +118,6 @@ LEAST_ORDERED = 8
 """Of fewer jobs, the order says nothing."""
 LEAST_SAME = 10
 """Fewer jobs may be the same by chance."""
-LEAST_NAMES = 4
-"""So many names are each job's own, if fewer jobs than that have each, on average."""
 
 
 class Used:
@@ -398,13 +396,14 @@ def _why_not_judged(job: PastJob) -> str:
     return "no figure of the GPU" if job.gpus and job.gpu_percent is None else ""
 
 
-_OWN_PARTS = re.compile(r"\(.*\)|(?<![A-Za-z0-9])(?=[0-9a-f]*\d)[0-9a-f]{3,}(?![A-Za-z0-9])|\d+")
-
-
 @lru_cache(4096)
 def pattern_of(name: str) -> str:
     """Return a name without what may be each job's own: numbers, hashes, what stands in parentheses."""
-    return _OWN_PARTS.sub(lambda found: "(*)" if found[0].startswith("(") else "*", name)
+    return re.sub(
+        r"\(.*\)|(?<![A-Za-z0-9])(?=[0-9a-f]*\d)[0-9a-f]{3,}(?![A-Za-z0-9])|\d+",
+        lambda found: "(*)" if found[0].startswith("(") else "*",
+        name,
+    )
 
 
 class History:
@@ -449,9 +448,8 @@ class History:
         groups = []
         for group in self._found.values():
             names = dict.fromkeys(job.name for job in group.jobs)
-            own = "(*)" in group.name or (
-                len(names) >= LEAST_NAMES and len(names) * LEAST_NAMES > len(group.jobs)
-            )
+            # So many names are each job's own, if fewer jobs than that have each, on average.
+            own = "(*)" in group.name or (len(names) >= 4 and len(names) * 4 > len(group.jobs))
             if len(names) == 1 or own or len(group.jobs) < group.number:
                 groups.append(group)
             else:

@@ -20,7 +20,6 @@ from jobkit.extensions.past_jobs.groups import (
     LEAST_HOURS,
     LEAST_SAME,
     LIMITED,
-    MOST_NAMED,
     PERCENT,
     RESOURCES,
     AlikeJobs,
@@ -38,11 +37,6 @@ from jobkit.schedulers.registry import by_name, past_of
 
 MOST_GROUPS, MOST_ROWS = 10, 20
 _WORDS = {resource.name: resource.words for resource in RESOURCES}
-SERVED = (0.95, 0.99, 1.0)
-LEAST_SHARES = 20
-"""Of fewer jobs, a share says nothing."""
-TINY_S = 60.0
-"""Of a shorter job, the wait and the start are a large part."""
 
 
 def worst_first(history: History, least_hours: float = 0.0) -> list[AlikeJobs]:
@@ -90,7 +84,7 @@ def _cautions(
 ) -> Iterator[str]:
     jobs = [job for group in shown for job in group.jobs]
     if others:
-        yield f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME."
+        yield f"Less to gain, and not shown: {format_list(others)}. To see one: --name NAME."
     if not table and any(lines_for(group) for group in shown):
         yield (
             "The lines leave room: a tenth more memory, at least 256 MiB, twice the standard deviation, and "
@@ -164,7 +158,7 @@ def _details(history: History, group: AlikeJobs) -> Block:
     heads = ("", "requested", "used, median", "used" if group.number == 1 else "used, most", "next job")
     return Block(
         title=f"{group.name}: {format_count(group.tasks, 'job')} on {by_name(first.scheduler).TITLE}, {when}",
-        before=(*_not_judged([group]), f"{format_list(ids, MOST_NAMED)}, by {group.user}, in {first.queue}"),
+        before=(*_not_judged([group]), f"{format_list(ids)}, by {group.user}, in {first.queue}"),
         columns=columns_of(heads, rows, {""}),
         after=tuple(_findings(history, group)),
     )
@@ -214,7 +208,7 @@ def _figures(group: AlikeJobs, needs: Sequence[JobNeed]) -> Iterator[str]:
         ran = f"jobs ran {ran_s:,.0f} s at most, and ten samples take {need_s:,.0f} s"
         yield f"Use of memory is not known: {ran}."
     whole_s = [job.elapsed_s for job in group.jobs if job.well]
-    if len(whole_s) >= LEAST_SAME and (usual_s := median(whole_s)) < TINY_S:
+    if len(whole_s) >= LEAST_SAME and (usual_s := median(whole_s)) < 60.0:
         tiny = f"Half of the jobs ran {usual_s:,.0f} s or less, and each has its wait and its start"
         yield f"{tiny}: one job that runs several costs less (jobkit help waste)."
     if group.idle is None and group.jobs[0].gpu_percent is not None:
@@ -301,9 +295,13 @@ def _confidence(group: AlikeJobs, named: str) -> Iterator[str]:
             grew = f"later jobs use more: {late} (median of the later half), {early} of the earlier"
             runs = "similar jobs follow each other"
             yield f"The jobs come in an order ({resource.name}): {grew if order else runs}."
-        if len(values) >= LEAST_SHARES:
+        # of fewer jobs, a share says nothing
+        if len(values) >= 20:
             ranked = sorted(values)
-            sizes = {share: resource.round_up(ranked[math.ceil(share * len(ranked)) - 1]) for share in SERVED}
+            sizes = {
+                share: resource.round_up(ranked[math.ceil(share * len(ranked)) - 1])
+                for share in (0.95, 0.99, 1.0)
+            }
             shares = ", ".join(f"{PERCENT * share:.0f} % {words(size)}" for share, size in sizes.items())
             if sizes[0.95] > (resource.read(group.jobs[0])[0] or math.inf):
                 continue  # the least that is ever requested says nothing

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 FORWARD = "forward "
 """The name of the range of a module's ``forward`` begins so; its class and its place follow."""
-ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 Event = Mapping[str, Any]
 
 
@@ -52,7 +51,7 @@ class ProfileCost:
 def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
     """Return the costs of operations on the GPU if it was used, else on the CPU; and whether on the GPU."""
     complete = [event for event in events if event.get("ph") == "X"]
-    on_gpu = [event for event in complete if event.get("cat") in ON_GPU]
+    on_gpu = [event for event in complete if event.get("cat") in {"kernel", "gpu_memcpy", "gpu_memset"}]
     threads: dict[object, list[Event]] = defaultdict(list)
     for event in complete:
         if event.get("cat") in frozenset({"cpu_op", "user_annotation"}):
@@ -111,7 +110,6 @@ def short_path(path: str) -> str:
 
 Function = tuple[str, int, str]
 """The file, the first line and the name of a function; the line is 0 if it is built in."""
-_BUILT_IN = re.compile(r"<(?:built-in method|method) (.+?)(?: of type object)?(?: at 0x[0-9a-f]+)?>")
 
 
 class PythonProfiler:
@@ -151,7 +149,7 @@ def _costs_of(function: Function, entry: tuple[Any, ...]) -> Iterator[ProfileCos
     if line or not callers:
         yield ProfileCost(name, f"{short_path(file)}:{line}" if line else "", own_s, calls)
         return
-    found = _BUILT_IN.fullmatch(name)
+    found = re.fullmatch(r"<(?:built-in method|method) (.+?)(?: of type object)?(?: at 0x[0-9a-f]+)?>", name)
     for (caller_file, caller_line, caller), (_, its_calls, its_s, _) in callers.items():
         what = f"{found[1] if found else name} in {caller}"
         yield ProfileCost(what, f"{short_path(caller_file)}:{caller_line}", its_s, its_calls)

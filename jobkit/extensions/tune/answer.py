@@ -16,8 +16,8 @@ from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.extensions.tune.goal import MEASURED_S, TuneGoal, whole
+from jobkit.extensions.tune.measured import MEMORY, PHASES, SEARCH, Candidate, TuneAnswer
 from jobkit.extensions.tune.search import Tuning, spec_lines
-from jobkit.extensions.tune.steps import MEMORY, PHASES, SEARCH, Candidate, TuneAnswer
 from jobkit.planning.texts import longer_text
 from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.status import PointResult
@@ -193,9 +193,8 @@ def phase_columns(tuning: Tuning) -> list[Column]:
         cells = [f"{value:,}" if isinstance(value, int) else value or "" for value in values]
         columns.append(Column(knob, cells))
     columns += _figure_columns(settings)
-    objective = tuning.goal.objective
     remarks = [
-        objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
+        tuning.goal.objective.broken(setting) if setting.n else str(results[-1].outcome or "to come")
         for setting, (_, results) in zip(settings, rows, strict=True)
     ]
     columns.append(Column("", remarks, left=True))
@@ -385,7 +384,7 @@ def _not_tried(tuning: Tuning) -> str:
     assumed = []
     if goal.padding:
         other = min(goal.padding, key=lambda order: goal.padding[order])
-        times = goal.padding[max(goal.padding, key=lambda order: goal.padding[order])] / goal.padding[other]
+        times = max(goal.padding.values()) / goal.padding[other]
         assumed.append(f"{other} order, which pads {times:.1f} times as much by the text alone, is slower")
     if goal.fills_gpu:
         assumed.append("the library's own way is slower at each of these")

@@ -27,9 +27,11 @@ def switches_of(names: Container[str], *, on_gpu: bool) -> Mapping[str, Any]:
 def plain_loop(batch_size: int, threads: int | None, switches: Mapping[str, Any]) -> dict[str, knobs.Value]:
     """Return what people run before they tune: one worker, text order, a fixed batch size, no switch on."""
     own: dict[str, knobs.Value] = {knobs.ORDER: "text", knobs.BATCH_SIZE: batch_size, knobs.WORKERS: 1}
-    own |= {knobs.MPS: knobs.OFF} if switches[knobs.MPS] else {}
-    own |= {knobs.THREADS: threads} if threads else {}
-    return own | ({knobs.SHORTCUTS: knobs.OFF} if switches[knobs.SHORTCUTS] else {})
+    if switches[knobs.MPS]:
+        own[knobs.MPS] = knobs.OFF
+    if threads:
+        own[knobs.THREADS] = threads
+    return without_shortcuts(own) if switches[knobs.SHORTCUTS] else own
 
 
 @keyed
@@ -96,9 +98,22 @@ class TuneGoal:
         return self.mps
 
     @property
+    def tries_without(self) -> bool:
+        """Whether the best setting is compared without its shortcuts, unless the search is short."""
+        return self.shortcuts and not self.fills_gpu
+
+    @property
     def simpler(self) -> list[str]:
         """What the best setting is compared without, unless the search is short."""
-        return ["MPS"] * self.mps + ["shortcuts"] * (self.shortcuts and not self.fills_gpu)
+        return ["MPS"] * self.mps + ["shortcuts"] * self.tries_without
+
+    @property
+    def cuts_loop(self) -> bool:
+        """Whether the part of the plain loop is cut first, which is so much slower than what has shortcuts.
+
+        Its speed does not depend on how long it works.
+        """
+        return self.shortcuts and self.objective.by_speed
 
     @property
     def fewest(self) -> int:
@@ -114,8 +129,8 @@ class TuneGoal:
     @property
     def steps(self) -> list[int]:
         """The numbers of workers that are tried: doubled, and the most."""
-        doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
-        return [*doubled, self.workers] if self.workers > 1 else []
+        doubled = (2**power for power in range(1, self.workers.bit_length()))
+        return sorted({*doubled, self.workers} - {1})
 
     @property
     def wanted(self) -> int:
@@ -124,13 +139,13 @@ class TuneGoal:
 
     @property
     def combinations(self) -> int:
-        shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
-        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
+        orders = 2 if self.padding or self.other_order else 1
+        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + (1 + self.mps) * len(self.steps))
 
     @property
     def most_settings(self) -> int:
         sizes = 2 * len(self.sizes) - 1 if self.workers > 1 else len(self.sizes)
-        without = 0 if self.short else bool(self.steps) * self.mps + (self.shortcuts and not self.fills_gpu)
+        without = 0 if self.short else bool(self.steps) * self.mps + self.tries_without
         return 1 + sizes + len(self.steps) + bool(self.other_order) + without
 
     @property
@@ -149,3 +164,7 @@ def part(params: Mapping[str, knobs.Value], every: int) -> dict[str, knobs.Value
 def whole(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
     """Return a setting on the whole text."""
     return {knob: value for knob, value in params.items() if knob != knobs.EVERY}
+
+
+def without_shortcuts(params: Mapping[str, knobs.Value]) -> dict[str, knobs.Value]:
+    return {**params, knobs.SHORTCUTS: knobs.OFF}

@@ -32,8 +32,8 @@ from jobkit.extensions.tune.goal import (
     plain_loop,
     switches_of,
 )
+from jobkit.extensions.tune.measured import Candidate
 from jobkit.extensions.tune.search import Tuning, first_point, propose_point
-from jobkit.extensions.tune.steps import Candidate
 from jobkit.launch import launch, local
 from jobkit.launch.ceiling import at_most, refuse_above
 from jobkit.launch.job import Job, begin_after, follow_job
@@ -88,8 +88,8 @@ def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
     """
     asked = request(spec.name, spec, site, spec.resources.model_copy(update={"cpus": 1}))
     queues = asked_for(asked.queue, survey.queues or (), survey.queue_noun)
-    kinds = [kind for queue in queues.queues for kind in queue.kinds if not kind.lacks(asked)]
-    cpus = max((kind.cpus for kind in kinds if kind.cpus), default=None)
+    kinds = (kind for queue in queues.queues for kind in queue.kinds if not kind.lacks(asked))
+    cpus = max((kind.cpus or 0 for kind in kinds), default=0)
     return Node(cpus, queues.where) if cpus else None
 
 
@@ -111,18 +111,16 @@ def tuned(
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
         raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
-    knobs = list(knobs)
     workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
     shared_calls = max(MIN_WORK_UNIT, min(MAX_WORK_UNIT, paragraphs // (CALLS_A_WORKER * workers)))
     work_unit = spec.work_unit or window or shared_calls
     names = {knob.name for knob in knobs}
     knob = BATCH_SIZE if lengths.source == NONE else size_knob(names)
-    budgets = knob != BATCH_SIZE
     padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
     # the largest budget of a workload with a `WINDOW`: a batch of this load keeps an H200 busy
     most = 2**18 if window else NO_BUDGET
-    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers, most)
+    sizes = _sizes(lengths, spec.sort_window, order, work_unit if knob != BATCH_SIZE else None, workers, most)
     short = spec.tune.budget <= SHORT_S
     wanted = spec.tune.repeats
     repeats: dict[str, Any]
@@ -190,8 +188,9 @@ def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
         limits[f"tune.workers: {cluster_workers} (the default)"] = cluster_workers
-    of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}" if node else ""
+    of_node = ""
     if node:
+        of_node = f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}"
         limits[of_node] = node.cpus // cpus
     why = min(limits, key=lambda name: limits[name])
     if named and limits[why] < named and why == of_node:
@@ -237,7 +236,8 @@ def _sizes(
     longest = max((length for row in lengths.paragraphs for length in row), default=1)
     least = max(longest, MIN_LOAD)
     sizes = set()
-    for number in (max(least, whole // step) for step in SIZE_STEPS):
+    for step in SIZE_STEPS:
+        number = max(least, whole // step)
         digits = int(10 ** max(0, len(str(number)) - 2))  # the first two stay
         sizes.add(-(-number // digits) * digits)
     return {size: loads.under_budget(size, work_unit).load for size in sorted(sizes)}

@@ -25,7 +25,7 @@ from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
 from jobkit.extensions.tune.goal import TuneGoal, whole
-from jobkit.extensions.tune.steps import (
+from jobkit.extensions.tune.measured import (
     FINAL,
     MEMORY,
     OUT_OF_MEMORY,
@@ -33,8 +33,8 @@ from jobkit.extensions.tune.steps import (
     Candidate,
     MeasuredCandidate,
     TuneAnswer,
-    propose,
 )
+from jobkit.extensions.tune.steps import propose
 from jobkit.runs import search_loop
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
@@ -235,8 +235,7 @@ def propose_point(run_dir: Path) -> Point | None:
         times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
         head = f"# Found by jobkit tune in {run_dir.name}{times}."
         if tuning.is_loop:
-            better = tuning.better_words
-            head = f"# The plain loop: in {run_dir.name} no setting is shown to be {better}."
+            head = f"# The plain loop: in {run_dir.name} no setting is shown to be {tuning.better_words}."
         text = "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
     write_atomically(run_dir / SETTING_FILE, text)
     return None

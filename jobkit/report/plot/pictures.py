@@ -41,9 +41,6 @@ from jobkit.report.tables import NET, Collected, Size, shown_energy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FAR = 2.0
-"""If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
-STEPS = 200
 ROW_PX = 34.0
 """The height of a row of a search, with a label above its marks."""
 LOOKS = {
@@ -117,7 +114,7 @@ def _of_memory(panel: panels.MemoryPanel, names: Mapping[float, str]) -> Picture
     right = drawing.x_range[1]
     for curve, dash in ((panel.line, draw.SOLID), (panel.bound, draw.DASHED)):
         if curve:
-            loads = (right * step / STEPS for step in range(STEPS + 1))
+            loads = (right * step / 200 for step in range(201))
             along = ((load, curve.at(load) / GIB) for load in loads)
             seen = [(load, size) for load, size in along if 0 <= size <= drawing.y_range[1]]
             drawing.line(Stroke(seen, "grey", dash), curve.name)
@@ -153,7 +150,7 @@ def _memory_axes(panel: panels.MemoryPanel) -> tuple[draw.Drawing, list[str]]:
     ahead = panel.spots(panels.PREDICTED)
     most_load = max(right, panel.reach or 0.0, *(load for load, _ in ahead))
     most = max(top, panel.limit.size_bytes if panel.limit else 0.0, *(size for _, size in ahead))
-    far = most_load > FAR * right or most > FAR * top
+    far = most_load > 2.0 * right or most > 2.0 * top  # beyond twice the measurements
     names = [panel.limit.name] if panel.limit else []
     names += [marks.name for marks in panel.marks if marks.kind == panels.PREDICTED]
     right, top = (right, 1.25 * top) if far else (most_load, most)

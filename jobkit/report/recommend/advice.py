@@ -23,14 +23,12 @@ from jobkit.core.knobs import CPU, FP32, PRECISION, Value
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Point, Record, described
 from jobkit.core.terminal import did_you_mean, printable, shell_quote
-from jobkit.core.units import format_count, format_f1, format_list, format_walltime
+from jobkit.core.units import first_lines, format_count, format_f1, format_list, format_walltime
 from jobkit.report.recommend.material import RequestAdvice, RunData, read_material, request, requested
 from jobkit.runs.agreement import Agreement, changing_words
 from jobkit.runs.conditions import Conditions, conditions_of, memory_condition
 from jobkit.runs.request import WARNING_S, shard_s
 from jobkit.schedulers.survey import RequestedQueues
-
-MOST_LISTED = 8
 
 
 @frozen
@@ -111,7 +109,7 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
             hint = f"choose by another figure: {', '.join([*figures.choosable(), *map(printable, names)])}"
         elif names:
             known = did_you_mean(objective.metric, names)
-            hint = printable(known or f"reported are {format_list(names, MOST_LISTED)}")
+            hint = printable(known or f"reported are {format_list(names, 8)}")
         raise JobkitError(f"{run}: {why}, by which objective chooses", hint=hint)
     units = figures.units_of(well, figure)
     if len(units) > 1:
@@ -132,10 +130,9 @@ def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> No
     if judgement.allowed(settings):
         return
     judged = [judgement.of(setting) for setting in settings]
-    lines = [f"  {own.setting}: {own.broken or f'{judgement.objective.name} is not known'}" for own in judged]
-    more = [f"  and {len(lines) - MOST_LISTED:,} more"] if len(lines) > MOST_LISTED else []
+    lines = [f"{own.setting}: {own.broken or f'{judgement.objective.name} is not known'}" for own in judged]
     raise JobkitError(
-        "\n".join([f"{run}: no setting keeps the constraints", *lines[:MOST_LISTED], *more]),
+        "\n  ".join([f"{run}: no setting keeps the constraints", *first_lines(lines, 8)]),
         hint="a wider bound: --set constraints.NAME.min=NUMBER, or .max",
     )
 

@@ -48,15 +48,6 @@ from jobkit.runs.request import LEAST_ROOM_BYTES, MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.runs.results import overlap_words, overlaps
 from jobkit.schedulers.registry import by_name
 
-BINDS = {
-    THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
-    SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
-    MEMORY: "memory: larger batches than this are not safe",
-    SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
-}
-
-SHORT_S = 0.1
-"""Work that is over sooner shows the speed of a first call, and not that of a setting."""
 NO_BREAK, NARROW = "\xa0", 58
 """A blank within an option, and the columns of joined header lines, which a terminal must not break."""
 
@@ -169,7 +160,8 @@ def cautions(advice: Advice) -> list[str]:
     if words := overlap_words(advice.records, overlaps(advice.records)):
         found.append(f"  {words.partition(' (`resources')[0]}")
     works_s = [Mean.of(setting.works_s).value for setting in settings]
-    if len(settings) > 1 and (longest_s := max(works_s)) < SHORT_S:
+    # work that is over sooner shows the speed of a first call, and not that of a setting
+    if len(settings) > 1 and (longest_s := max(works_s)) < 0.1:
         low, high = (f"{1000 * work_s:.2g}" for work_s in (min(works_s), longest_s))
         found.append(
             f"  the points worked for {low} to {high} ms, too short to compare speeds: a longer text"
@@ -199,7 +191,13 @@ def limit(advice: Advice) -> list[str]:
     """Return why no other setting is taken, as far as that is known."""
     search, run, chosen, best = advice.search, advice.material.run, advice.recommended, advice.fastest
     judged, accepted, lines = advice.judged, advice.accepted, list[str]()
-    if binds := search.limit if search else BINDS.get(advice.binds or "", ""):
+    limits = {
+        THROUGHPUT: "throughput: larger batches were measured, and gain less than 5 %",
+        SATURATION: "the text: this batch is the largest measured, and the whole text would fit in a call",
+        MEMORY: "memory: larger batches than this are not safe",
+        SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
+    }
+    if binds := search.limit if search else limits.get(advice.binds or "", ""):
         lines.append(f"The limit is {binds}.")
     if advice.binds in {SATURATION, SWEEP} and (most := advice.largest.safe_batch) > chosen.size:
         lines.append(f"  Larger batches, up to {most:,}, were not measured: they may be faster still.")

@@ -341,9 +341,6 @@ def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
     return words(low) if low == high else f"{words(low)} to {words(high)}"
 
 
-VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
-
-
 def as_json(run: RunUse, found: Sequence[Waste]) -> str:
     """Return the wastes as JSON."""
     data = {
@@ -360,9 +357,9 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
+    shown = {True: "WASTE", False: "no", None: "not measured"}
     rows = [
-        (each.name, each.requested, each.used, str(each.points or ""), VERDICTS[each.wasted])
-        for each in found
+        (each.name, each.requested, each.used, str(each.points or ""), shown[each.wasted]) for each in found
     ]
     columns = columns_of(
         ("kind", "requested", "used", f"{run.noun}s", "waste"), rows, {"kind", "requested", "used", "waste"}

@@ -24,7 +24,7 @@ from jobkit.worker.workloads.function import (
     is_count,
     refuse,
 )
-from jobkit.worker.workloads.pairs import PAIRS, QUERIES_FILE, QUERY, PairsWorkload, read_queries
+from jobkit.worker.workloads.pairs import PAIRS, QUERIES_FILE, PairsWorkload, read_queries
 from jobkit.worker.workloads.user_file import UserFile, import_file
 
 
@@ -87,7 +87,7 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Functio
         "NEEDS_MODEL": "model" in parameters,
         "LOAD_UNIT": getattr(file.module, "LOAD_UNIT", CHARACTERS),
         "PADS": getattr(file.module, "PADS", True),
-        "COLUMNS": (QUERY, *columns) if pairs and isinstance(columns, tuple) else columns,
+        "COLUMNS": ("query", *columns) if pairs and isinstance(columns, tuple) else columns,
         "FOUND": columns,
         "GC": getattr(file.module, "GC", True),
     }

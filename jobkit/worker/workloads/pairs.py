@@ -15,8 +15,6 @@ from jobkit.worker.workloads.function import FunctionWorkload
 
 PAIRS = "pairs"
 """What the first parameter of such a function is called."""
-QUERY = "query"
-"""The column before those that the function returns."""
 QUERIES_FILE = "queries.txt"
 """What the file of the queries is called next to the user's file, in the folder of the inputs."""
 

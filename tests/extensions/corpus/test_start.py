@@ -331,7 +331,7 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
         refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
     assert resumption.apply_as_job(OUT, ordered) == ExitCode.TO_COME
-    assert resumption.order_again(OUT) == ExitCode.TO_COME
+    assert resumption.RESUMPTION.resume(OUT, resume.Asked()) == ExitCode.TO_COME
     assert "job 101 reads and plans the corpus: jobkit status" in capsys.readouterr().err
     with pytest.raises(JobkitError, match="plans another corpus there, or with other options"):
         resumption.apply_as_job(OUT, replace(ordered, skip_bad=True))
@@ -459,7 +459,7 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
         assert resumption.apply_as_job(out, other) == 0
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
-        resumption.order_again(out)
+        resumption.RESUMPTION.resume(out, resume.Asked())
 
 
 STAND_IN = """\

@@ -16,8 +16,8 @@ from jobkit.core.layout import SETTING_FILE, Exit, read_points
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.extensions.tune.goal import TuneGoal
+from jobkit.extensions.tune.measured import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate
 from jobkit.extensions.tune.search import main, propose_point
-from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate
 from jobkit.runs.journal import Role
 from jobkit.runs.search_loop import next_point
 from jobkit.runs.status import kind_of

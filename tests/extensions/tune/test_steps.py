@@ -32,15 +32,15 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.extensions.tune.goal import TuneGoal, whole
 from jobkit.extensions.tune.job import Node, largest_node, tuned
-from jobkit.extensions.tune.steps import (
+from jobkit.extensions.tune.measured import (
     FINAL,
     MEMORY,
     SEARCH,
     Candidate,
     MeasuredCandidate,
     TuneAnswer,
-    propose,
 )
+from jobkit.extensions.tune.steps import propose
 from jobkit.schedulers.survey import Nodes, Queue, Survey
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
