@@ -57,9 +57,7 @@ def test_a_load_far_beyond_the_evidence_is_no_doubt_once_it_has_run() -> None:
     told = replace(memory(), loads=text())
     (doubt,) = told.predict(FIXED + SLOPE * 60_000).doubts
     assert doubt.endswith("times the largest load measured: far beyond the evidence")
-    ran = Trial(
-        index=9, batch_size=600, load=60_000, outcome=Outcome.OK, measured_bytes=1, capacity_bytes=1e9
-    )
+    ran = Trial(index=9, load=60_000, outcome=Outcome.OK, measured_bytes=1, capacity_bytes=1e9)
     assert replace(told, wanted=Wanted(tried=[ran])).predict(FIXED + SLOPE * 60_000).doubts == ()
 
 
@@ -165,15 +163,11 @@ def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
 
 
 def test_every_batch_counts_where_batches_are_reported() -> None:
-    batches = {
-        one.point.point_id: [
-            replace(
-                batch(0), load=load, allocated_peak_bytes=None if load == 7_777 else line(load) + 1_000_000
-            )
-            for load in (7_777, 9_000, 10_000 + one.point.index)
-        ]
-        for one in went_well()
-    }
+    batches = {}
+    for one in went_well():
+        loads = (9_000, 10_000 + one.point.index)
+        known = [replace(batch(0), load=load, allocated_peak_bytes=line(load) + 1_000_000) for load in loads]
+        batches[one.point.point_id] = [replace(batch(0), load=7_777), *known]
     fit = fit_of(told(went_well(needs=False), batches))
     assert fit.at(9_000) == pytest.approx(1.25 * (line(9_000) + 1_000_000))
     assert fit_of(told(went_well(), batches)) == fit_of(told(went_well())), "the need is measured"
@@ -250,20 +244,17 @@ def test_what_differs_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("swept", [True, False])
 def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(*, swept: bool) -> None:
-    plain = [
-        in_its_point(one, params={**one.point.params, "shortcuts": "exact"}) if swept else one
-        for one in went_well()
-    ]
+    plain = went_well()
+    if swept:
+        plain = [in_its_point(one, params={**one.point.params, "shortcuts": "exact"}) for one in plain]
     exact = [with_shortcuts(one) for one in plain]
     refused = [replace(with_shortcuts(one, "why"), inert=("shortcuts",) if swept else ()) for one in plain]
     assert other_knobs(refused[0]) == "shortcuts refused"
     assert other_knobs(exact[0]) == ("shortcuts exact" if swept else "")
     assert str(memory_of([refused[0], *exact[1:]])).startswith("the points differ in shortcuts: ")
     assert fit_of(told(refused)) == fit_of(told(exact))
-    assert set(memory_by_setting([*exact, *refused], {}, None)) == {
-        other_knobs(exact[0]),
-        "shortcuts refused",
-    }
+    settings = memory_by_setting([*exact, *refused], {}, None)
+    assert set(settings) == {other_knobs(exact[0]), "shortcuts refused"}
 
 
 def test_a_setting_of_which_nothing_is_known_has_the_reason_in_place_of_a_line() -> None:
@@ -343,14 +334,11 @@ def test_other_processes_and_an_emptied_cache_are_reported() -> None:
 
 
 def on_cpu() -> list[Record]:
-    return [
-        replace(
-            record(point),
-            memory=MemoryReadings(maxrss_bytes=line(LOAD * point.numbers["batch_size"]), rss_peak_bytes=5),
-            summary=summary(point.numbers["batch_size"], 8.0, LOAD * point.numbers["batch_size"]),
-        )
-        for point in grid(SIZES, device="cpu")
-    ]
+    found = []
+    for size, point in zip(SIZES, grid(SIZES, device="cpu"), strict=True):
+        peak = MemoryReadings(maxrss_bytes=line(LOAD * size), rss_peak_bytes=5)
+        found.append(replace(record(point), memory=peak, summary=summary(size, 8.0, LOAD * size)))
+    return found
 
 
 def test_on_a_cpu_it_is_the_memory_of_the_process_also_of_one_that_was_out_of_ram() -> None:

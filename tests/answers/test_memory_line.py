@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -101,14 +102,9 @@ def test_scatter_of_a_known_kind_is_bounded_as_that_unless_it_does_not_look_like
     assert len(fitted(scattered()).lines) == 2
     assert steps.upper(4e5) < fitted(scattered()).upper(4e5)
     exact = on_line(*range(20_000, 100_001, 10_000), fixed=1e6)
-    shares = [
-        replace(one, size_bytes=one.size_bytes * (1.01 if n % 2 else 0.99)) for n, one in enumerate(exact)
-    ]
-    coarse = [
-        replace(one, size_bytes=one.size_bytes + (60 * MIB if n % 2 else 0)) for n, one in enumerate(exact)
-    ]
-    for measured in (shares, coarse):
-        fit = fit_memory(measured, in_steps=True)
+    for factor, more in ((1.02, 0), (1, 60 * MIB)):
+        odd = [replace(one, size_bytes=one.size_bytes * factor + more) for one in exact[1::2]]
+        fit = fit_memory([*exact[::2], *odd], in_steps=True)
         assert isinstance(fit, Fit)
         assert len(fit.lines) == 2
 
@@ -169,17 +165,11 @@ def test_no_load_is_safe_where_nothing_fits() -> None:
 # -- what is refused
 
 
-@pytest.mark.parametrize("slope", [0, -1000])
-def test_memory_that_does_not_grow_is_refused(slope: float) -> None:
+def test_memory_that_does_not_grow_is_refused() -> None:
     why = "memory does not grow with the load over what was measured"
-    falling = on_line(10, 20, 30, 40, slope=slope, fixed=1e9)
-    assert fit_memory(falling) == why
-    assert fit_memory(falling, [Censored(1000, 1e12)]) == why
-
-
-def test_bytes_that_are_all_equal_are_refused() -> None:
-    for size in (0, 2**30):
-        assert isinstance(fit_memory([Observation(load, size, str(load)) for load in (10, 20, 30, 44)]), str)
+    for slope, fixed in ((-1000, 1e9), (0, 2**30), (0, 0)):
+        flat = on_line(10, 20, 30, 44, slope=slope, fixed=fixed)
+        assert fit_memory(flat) == fit_memory(flat, [Censored(1000, 1e12)]) == why
     sudden = [Observation(load, 1e9 * (load == 5), str(load)) for load in (1, 2, 3, 4, 5)]
     assert fitted(sudden).upper(10) > 2e9
 
@@ -193,15 +183,6 @@ def test_small_loads_are_left_out_where_enough_remain() -> None:
 
 
 # -- batches that ran out of memory
-
-
-def test_a_failure_above_the_line_raises_it() -> None:
-    fit, raised = fitted(scattered()), fitted(scattered(), [Censored(300_000, 3.5 * GIB)])
-    assert fit.at(300_000) < 3.5 * GIB
-    assert raised.at(300_000) > fit.at(300_000)
-    assert raised.safe_load(4 * GIB) < fit.safe_load(4 * GIB)
-    assert (raised.points, raised.load_max) == (5, 100_000)
-    assert raised.leave_largest_out == fit.leave_largest_out
 
 
 def test_a_failure_that_the_line_explains_changes_nothing() -> None:
@@ -253,11 +234,7 @@ def test_one_wild_value_is_doubted_by_the_median_slope() -> None:
     wild = [*on_line(*range(20_000, 90_000, 10_000), fixed=2e9), Observation(90_000, 3.6e9, "wild")]
     fit = fitted(wild)
     assert fit.theil_sen_slope_bytes == pytest.approx(10_000, rel=0.01)
-    assert [
-        doubt
-        for doubt in memory_line.doubts(fit)
-        if doubt.startswith("the line of the median slope is") and "flatter" in doubt
-    ]
+    assert re.search("the line of the median slope is .* flatter", "; ".join(memory_line.doubts(fit)))
 
 
 def test_the_median_slope_of_many_is_taken_of_some() -> None:
@@ -272,10 +249,7 @@ def test_the_median_slope_of_many_is_taken_of_some() -> None:
     [
         ([*on_line(1, 2, 3), Observation(3, 5e9, "again")], "3 distinct loads measured"),
         ([], "0 distinct loads measured"),
-        (
-            [replace(one, point=str(number % 3)) for number, one in enumerate(on_line(*range(10, 100, 7)))],
-            "3 points measured",
-        ),
+        ([replace(one, point=str(one.load % 3)) for one in on_line(*range(10, 100, 7))], "3 points measured"),
         (on_line(100_000, 100_001, 100_002, 100_003), "almost equal"),
     ],
 )
@@ -286,19 +260,13 @@ def test_too_little_is_refused_with_the_reason(measured: list[Observation], why:
 BENT = [replace(one, size_bytes=one.load**2.2) for one in on_line(1e4, 2e4, 4e4, 6e4, 9e4)]
 
 
-@pytest.mark.parametrize(
-    ("measured", "load", "phrase"),
-    [
+def test_what_a_reader_must_know_is_a_doubt() -> None:
+    for measured, load, phrase in (
         (scattered(), 910_000, "9 times the largest load measured"),
         (scattered(fixed=-1e8), None, "below zero"),
         (BENT, None, "(R² 0.9"),
-        (BENT, None, "below zero"),
-    ],
-)
-def test_what_a_reader_must_know_is_a_doubt(
-    measured: list[Observation], load: float | None, phrase: str
-) -> None:
-    assert phrase in "; ".join(memory_line.doubts(fitted(measured), load))
+    ):
+        assert phrase in "; ".join(memory_line.doubts(fitted(measured), load))
 
 
 def test_loads_that_are_alike_leave_a_power_out() -> None:
@@ -306,14 +274,10 @@ def test_loads_that_are_alike_leave_a_power_out() -> None:
     assert memory_line.regress(alike).at(1) == pytest.approx(2.5)
 
 
-SIZES = st.lists(st.integers(1, 5000), min_size=2, max_size=12, unique=True)
-
-
-@pytest.mark.parametrize(("capacity_gib", "largest"), [(30, 1425), (31.7485, 1511)])
-def test_the_published_pair(capacity_gib: float, largest: int) -> None:
+def test_the_published_pair() -> None:
     peaks = [1.9911 * GIB, 7.0809 * GIB]
-    found = estimate([50, 300], peaks, capacity_gib * GIB, model_bytes=1.3270 * GIB)
-    assert found.largest == largest
+    found = estimate([50, 300], peaks, 31.7485 * GIB, model_bytes=1.3270 * GIB)
+    assert found.largest == 1511
     assert found.line is not None
     assert found.line.slope_bytes / GIB == pytest.approx(0.020359, abs=1e-6)
     assert found.line.intercept_bytes / GIB - 1.3270 == pytest.approx(-0.354, abs=1e-3)
@@ -322,21 +286,16 @@ def test_the_published_pair(capacity_gib: float, largest: int) -> None:
     assert "below the model's own memory" in found.warnings[1]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "peaks", "capacity", "reason"),
-    [
+def test_what_cannot_be_known_has_the_reason() -> None:
+    for sizes, peaks, capacity, reason in (
         ([50, 50], [1.0, 2.0], 10, "1 size measured: a line needs two"),
         ([], [], 10, "nothing measured"),
         ([50, 100], [5.0, 6.0], None, "how much memory there is was not recorded"),
         ([50, 100], [5.0, 5.0], 10, "does not grow"),
-    ],
-)
-def test_what_cannot_be_known_has_the_reason(
-    sizes: list[int], peaks: list[float], capacity: float | None, reason: str
-) -> None:
-    found = estimate(sizes, peaks, capacity)
-    assert (found.largest, found.line is None) == (None, capacity is not None or len(set(sizes)) < 2)
-    assert reason in found.reason
+    ):
+        found = estimate(sizes, peaks, capacity)
+        assert (found.largest, found.line is None) == (None, capacity is not None or len(set(sizes)) < 2)
+        assert reason in found.reason
 
 
 def test_the_residual_is_the_scatter_about_the_line() -> None:

@@ -327,12 +327,7 @@ ONE_KNOB = "find_max needs a sweep of batch_size or padded in which no other kno
         (SIZES, 2**20, "batch_size", "not even a batch of 1 fits"),
         (SIZES, 2**20, "padded", "not even a batch of the longest sentence fits"),
         ((), GIB, "batch_size", "no point has succeeded yet"),
-        (
-            SIZES,
-            GIB,
-            "another",
-            "find_max needs a sweep of batch_size or padded in which no other knob varies",
-        ),
+        (SIZES, GIB, "another", ONE_KNOB),
     ],
 )
 def test_where_nothing_can_be_tried_it_says_why_once(

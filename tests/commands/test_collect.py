@@ -15,10 +15,6 @@ OLD_LOG = Path(__file__).parents[1] / "data" / "predecessors" / "gpu-stanza-tagg
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_a_log_is_printed() -> None:
-    assert "near 1,425" in jobkit("collect", OLD_LOG, "--gpu-memory", "30GiB").stdout
-
-
 def test_without_paths_it_is_runs(here: Path) -> None:
     done = jobkit("collect")
     assert (done.returncode, "there is no runs/ here" in done.stderr) == (2, True)

@@ -10,7 +10,6 @@ import pytest
 from tests.support.commands import jobkit, ran
 
 FAULTY = "#!/bin/bash\n# SBATCH -n 4\n#SBATCH -o logs/%j\n"
-CLEAN = "#!/bin/bash\n#SBATCH -n 4\n"
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +25,7 @@ def write(name: str, text: str) -> str:
 
 
 def test_findings_go_to_stdout_and_end_with_2_or_there_is_nothing_to_find() -> None:
-    done = jobkit("lint", write("faulty.sh", FAULTY), write("clean.sh", CLEAN))
+    done = jobkit("lint", write("faulty.sh", FAULTY), write("clean.sh", "#!/bin/bash\n#SBATCH -n 4\n"))
     assert (done.returncode, done.stderr) == (2, "2 findings in 2 scripts\n")
     assert done.stdout.splitlines()[::3] == ["faulty.sh:2: # SBATCH -n 4", "faulty.sh:3: #SBATCH -o logs/%j"]
     done = ran("lint", write("plain.sh", "#!/bin/bash\ntrue\n"))

@@ -30,7 +30,7 @@ def runs(here: Path, queue: Programs) -> Path:
 
 
 @pytest.mark.slow
-def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, queue: Programs) -> None:
+def test_without_a_run_it_is_the_latest_next_to_the_others(runs: Path, queue: Programs) -> None:
     done = jobkit("status")
     assert done.returncode == 5
     assert f"{LATER}: 2 points: 1 done, 1 waiting" in done.stdout
@@ -38,15 +38,17 @@ def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, que
     assert done.stdout.endswith(f"other runs\n  runs/{EARLIER}  2 points, all begun\n")
     assert queue.asked == {"squeue": 1}
     assert jobkit("status", runs).stdout.endswith(f"{runs / EARLIER}  2 points, all begun\n")
-
-
-@pytest.mark.slow
-def test_several_runs_are_reported_in_a_line_each_first(runs: Path, queue: Programs) -> None:
-    done = jobkit("status", runs / EARLIER, runs / LATER)
-    assert done.returncode == 5
+    queue.calls()
+    done = jobkit("status", runs / EARLIER, runs / LATER)  # a line each first
     assert done.stdout.startswith(f"{EARLIER}: 2 points: 2 done\n{LATER}: 2 points: 1 done, 1 waiting\n\n")
     assert done.stdout.count(f"{EARLIER}: 2 points") == 2
     assert queue.asked == {"squeue": 1}
+    told = json.loads(jobkit("status", "--json").stdout)
+    assert told["schema"] == 1
+    assert [one["standing"] for one in told["runs"][0]["points"]] == ["done", "waiting"]
+    assert told["others"] == [{"run": EARLIER, "folder": f"runs/{EARLIER}", "points": 2, "begun": 2}]
+    told = json.loads(jobkit("status", runs / LATER, "1", "--json").stdout)
+    assert (told["run"], len(told["points"][0]["all_tries"])) == (LATER, 1)
 
 
 @pytest.mark.slow
@@ -64,22 +66,10 @@ def test_a_point_behind_a_run_is_reported_whole(runs: Path, queue: Programs) -> 
         assert (done.returncode, words in done.stderr, "'99999'" in done.stderr) == (2, also, True)
 
 
-@pytest.mark.slow
-def test_programs_get_all_of_it_in_one_document(runs: Path) -> None:
-    done = jobkit("status", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["schema"]) == (5, 1)
-    assert [one["standing"] for one in told["runs"][0]["points"]] == ["done", "waiting"]
-    assert told["others"] == [{"run": EARLIER, "folder": f"runs/{EARLIER}", "points": 2, "begun": 2}]
-    told = json.loads(jobkit("status", runs / LATER, "1", "--json").stdout)
-    assert (told["run"], len(told["points"][0]["all_tries"])) == (LATER, 1)
-
-
-def test_all_points_are_listed_where_asked(runs: Path) -> None:
-    points = [replace(point, run_id="long") for point in grid(range(1, 61))]
-    write_records(runs / "long", map(record, points))
-    assert "60 points  ok" in jobkit("status", runs / "long").stdout
-    assert jobkit("status", runs / "long", "--all").stdout.count(" ok ") == 60
+def test_all_points_are_listed_where_asked(tmp_path: Path) -> None:
+    run = write_records(tmp_path / "long", map(record, grid(range(1, 61))))
+    assert "60 points  ok" in jobkit("status", run).stdout
+    assert jobkit("status", run, "--all").stdout.count(" ok ") == 60
 
 
 def test_a_watch_of_what_is_done_ends_at_once(runs: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_was_spent_and_what_is_open(tmp_path: Path, queue: Programs) -> Non
     run = tmp_path / "run"
     spec = SweepSpec(name="t", scheduler="slurm", max_gpu_hours=1.0)
     spec = spec.model_copy(update={"resources": spec.resources.model_copy(update={"walltime": 900})})
-    ran, skipped, waits, killed = sweep(run, 4)
+    ran, skipped, _, killed = sweep(run, 4)
     (run / SPEC_FILE).write_text(spec.as_yaml(), encoding="utf-8")
     done = record(ran)
     write_record(
@@ -80,7 +80,6 @@ def test_what_was_spent_and_what_is_open(tmp_path: Path, queue: Programs) -> Non
     (run / "results" / skipped.point_id / "try-1" / "begin").unlink(missing_ok=True)
     spent_s, open_s = ceiling.spent_and_open(run, spec)
     assert (spent_s >= 300, open_s) == (True, 900)
-    del waits
     room_s = 3600 - spent_s - open_s
     ceiling.refuse_above(spec, room_s, run)
     with pytest.raises(JobkitError, match="in the queue"):

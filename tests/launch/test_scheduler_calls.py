@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,29 +27,21 @@ from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_status
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.registry import query_environment, submission_environment
-from jobkit.schedulers.types import Array, JobId, JobRequest
+from jobkit.schedulers.types import Array, JobId
 from tests.support.builders import events, grid, point, write_event, write_points, write_submitted
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.surveys import ARRAY, REQUEST
+from tests.support.surveys import captured as answer_of
 
-DATA = Path(__file__).parents[1] / "data"
-ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 SEVEN = JobId("7")
 JOB = Job(script="job.sh", array=ARRAY)
 
 
 def captured(queue: Programs, program: str, name: str) -> None:
     """Let a program say what a real one said."""
-    text = (DATA / f"{name}.txt").read_text(encoding="utf-8")
-    found = re.fullmatch(r"\$ .*\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
-    assert found
-    queue.says(program, *found[2].splitlines(), status=int(found[1]), error=found[3])
-
-
-def request_of(**fields: object) -> JobRequest:
-    plain: dict[str, object] = {"name": "d", "queue": None, "gpus": 0, "gpu_type": None, "cpus": 1}
-    plain |= {"memory_bytes": 2**20, "walltime_s": 60, "account": None, "qos": None}
-    return JobRequest(**(plain | fields))  # type: ignore[arg-type]  # a test names the fields it changes
+    answer = answer_of(name)
+    queue.says(program, *answer.stdout.splitlines(), status=answer.status, error=answer.stderr)
 
 
 @pytest.mark.slow
@@ -56,14 +49,14 @@ def test_every_refusal_is_reported_once_and_else_the_start_that_is_expected(queu
     captured(queue, "sinfo", "slurm/sinfo")
     captured(queue, "sbatch", "slurm/test-only-memory")
     with pytest.raises(JobkitError, match="slurm would refuse this sweep; nothing was submitted") as caught:
-        check_submission(slurm, request_of(queue="nowhere"), "job.sh", ARRAY)
+        check_submission(slurm, replace(REQUEST, queue="nowhere"), "job.sh", ARRAY)
     assert caught.value.exit_code == 3
     assert "no partition 'nowhere'" in caught.value.message
     assert caught.value.message.count("sbatch refuses the job") == 1
     queue.says("sinfo", status=1)
     captured(queue, "sbatch", "slurm/test-only-ok")
     queue.says("sacctmgr", status=1)
-    (told,) = check_submission(slurm, request_of(), "job.sh", ARRAY)
+    (told,) = check_submission(slurm, REQUEST, "job.sh", ARRAY)
     assert "start" in told
 
 
@@ -132,10 +125,8 @@ def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, que
     (said,) = throttle(sge, tmp_path, 2, {SEVEN: 5})
     refused = cancel_tasks(sge, tmp_path, SEVEN, [4, 5], whole=False)
     assert [event["refused"] for event in events(tmp_path)] == [said.partition("7: ")[2], refused]
-    assert [(event["event"], event.get("throttle")) for event in events(tmp_path)] == [
-        ("throttled", 2),
-        ("cancelled", None),
-    ]
+    found = [(event["event"], event.get("throttle")) for event in events(tmp_path)]
+    assert found == [("throttled", 2), ("cancelled", None)]
     assert read_journal(tmp_path).cancelled == {}
     queue.says("qdel", "x" * 3 * MOST_SAID)
     assert cancel_tasks(sge, tmp_path, SEVEN, [4, 5], whole=False) is None

@@ -12,7 +12,6 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +30,7 @@ from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.runs.journal import read_journal
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.survey import PRACTICE_ENV
-from jobkit.schedulers.types import Array, JobId, JobRequest
+from jobkit.schedulers.types import Array, JobId
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import Resources
 from jobkit.spec.yaml_files import as_yaml, read_document
@@ -39,6 +38,7 @@ from tests.support.builders import events, grid, record, write_record, write_rec
 from tests.support.commands import JOBKIT, called, jobkit
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.surveys import REQUEST
 
 SPEC = """\
 name: t
@@ -163,10 +163,7 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     (run,) = (home / "runs").iterdir()
     again = sweep()
     assert again.returncode == 2
-    assert (
-        f"this sweep has a run already: runs/{run.name}, 1 point: 1 done; nothing was submitted"
-        in again.stderr
-    )
+    assert f"has a run already: runs/{run.name}, 1 point: 1 done; nothing was submitted" in again.stderr
     assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
     for option in ("--wait", "--print-jobs"):  # a pipeline types them again
         assert sweep(option).returncode == 0
@@ -267,10 +264,6 @@ def test_a_run_of_a_version_that_lacked_a_key_is_found_again(home: Path) -> None
     assert launch.find_duplicate(another) is None, "a new key that a person writes makes another sweep"
 
 
-NONE: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
-REQUEST = JobRequest(name="demo", gpus=0, cpus=1, memory_bytes=2**20, walltime_s=60, **NONE)
-
-
 def a_round(points: Sequence[int], *, pack: int = 1, number: int = 2) -> Round:
     group = PointGroup(points=tuple(points), resources=Resources(), request=REQUEST)
     return Round(number=number, script="#!/bin/bash\n", groups=[group], pack=pack, max_parallel=4)
@@ -313,25 +306,21 @@ def controller(queue: Programs) -> Programs:
 
 
 def test_each_request_is_an_array_and_the_throttle_holds_for_all_together() -> None:
-    groups = [
-        PointGroup(points=points, resources=Resources(), request=REQUEST, options=options)
-        for points, options in (((1, 3, 4), ()), ((2, 5), ("-c 2",)), ((6,), ("-c 4 --gres gpu:2",)))
-    ]
+    plain = PointGroup(points=(1, 3, 4), resources=Resources(), request=REQUEST)
+    more = replace(plain, points=(2, 5), options=("-c 2",))
+    groups = [plain, more, replace(plain, points=(6,), options=("-c 4 --gres gpu:2",))]
     one = Round(number=1, script="", groups=groups, pack=1, max_parallel=2)
     arrays = plan_arrays(slurm, one, "MaxArraySize = 3")
-    assert [(a.last, a.offset, a.option_words) for a in arrays] == [
-        (2, 0, ()),
-        (1, 2, ()),
-        (2, 3, ("-c", "2")),
-        (1, 5, ("-c", "4", "--gres", "gpu:2")),
-    ]
+    assert [(a.last, a.offset) for a in arrays] == [(2, 0), (1, 2), (2, 3), (1, 5)]
+    options = [" ".join(a.option_words) for a in arrays]
+    assert options == ["", "", "-c 2", "-c 4 --gres gpu:2"]
     assert [line for tasks in one.tasks for line in tasks] == [(1,), (3,), (4,), (2,), (5,), (6,)]
     jobs = round_jobs(one, arrays)
     ids = [JobId(str(number)) for number in range(1, 5)]
     waits = [[job.id for job in planned.waits_for(ids[:place])] for place, planned in enumerate(jobs)]
     assert waits == [[], [], ["1"], ["2"]], "two arrays at a time, a task of each"
     assert {array.throttle for array in arrays} == {1}
-    free = Round(number=1, script="", groups=groups, pack=1, max_parallel=None)
+    free = replace(one, max_parallel=None)
     assert {job.behind for job in round_jobs(free, plan_arrays(slurm, free, ""))} == {0}
     assert {job.journalled("slurm")["walltime_s"] for job in jobs} == {REQUEST.walltime_s}
 
@@ -350,10 +339,8 @@ def test_a_refused_array_takes_the_earlier_ones_with_it_and_a_lost_answer_does_n
     (controller.folder / "second").write_text(f"{second}\n", encoding="utf-8")
     one, listed = a_round([3, 5, 7]), "tasks-2.txt"
     arrays = plan_arrays(slurm, one)
-    assert arrays == (
-        Array(first=1, last=2, offset=0, throttle=2, listed=listed),
-        Array(first=1, last=1, offset=2, throttle=1, listed=listed),
-    )
+    first = Array(first=1, last=2, offset=0, throttle=2, listed=listed)
+    assert arrays == (first, replace(first, last=1, offset=2, throttle=1))
     with pytest.raises(JobkitError) as caught:
         submit_jobs(slurm, tmp_path, round_jobs(one, arrays))
     assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, not found)
@@ -428,11 +415,8 @@ def test_a_refused_check_leaves_no_folder_and_a_refused_follower_cancels_the_swe
     with pytest.raises(JobkitError, match="Job dependency problem") as caught:
         go(followed)
     assert caught.value.exit_code == 3
-    assert [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:] == [
-        ("refused", None),
-        ("cancelled", "7"),
-        ("cancelled", "8"),
-    ]
+    last = [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:]
+    assert last == [("refused", None), ("cancelled", "7"), ("cancelled", "8")]
 
 
 @pytest.mark.slow

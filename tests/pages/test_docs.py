@@ -196,13 +196,10 @@ def test_the_faults_on_the_page_are_those_that_are_documented(
 SITE_ROWS = table(section(page("templates-and-sites.md"), "Every key of a site file"))
 
 
-def test_the_table_of_the_site_file_has_every_key() -> None:
+def test_every_key_of_the_site_file_is_in_the_table_with_its_default() -> None:
     of_the_spec = "on_end."  # the page of the spec has its keys
     wanted = [key for key in keys(Site) if not key.startswith(of_the_spec)]
     assert [coded(row[0])[0] for row in SITE_ROWS] == wanted
-
-
-def test_a_key_of_the_site_file_has_its_default() -> None:
     for key, shown, meaning in ([cell.strip("`") for cell in row] for row in SITE_ROWS):
         assert meaning, key
         if shown != "required":
@@ -217,14 +214,27 @@ def test_every_site_on_the_page_loads(tmp_path: Path) -> None:
         load_site(str(path), yaml.safe_load(text)["scheduler"])
 
 
-def test_the_shipped_sites_are_documented() -> None:
-    shipped = {path.stem for path in (ROOT / "templates" / "sites").glob("*.yaml")}
-    assert set(named(section(page("templates-and-sites.md"), "The shipped sites"))) == shipped
+def documented() -> Iterator[tuple[str, str, set[str]]]:
+    """Yield page and heading of a table of names, and the names that the code has."""
+    sites, body = ROOT / "templates" / "sites", ROOT / "templates" / "job.sh.j2"
+    yield "templates-and-sites.md", "The shipped sites", {path.stem for path in sites.glob("*.yaml")}
+    yield "templates-and-sites.md", "The values that a template may use", set(_template_values())
+    of_body = re.findall(r"\{% block (\w+) %\}", body.read_text(encoding="utf-8"))
+    yield "templates-and-sites.md", "Templates", set(of_body)
+    yield "run-by-hand.md", "The exit file", {field.name for field in fields(Exit)}
+    heads = {column.head.replace("\n", " ") for column in in_table()}
+    heads |= {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
+    yield "what-is-measured.md", "The table", heads
+    columns = {*rows.fixed_columns(), "speedup", "group", "size"}
+    yield "what-is-measured.md", "Columns of csv and json", columns
+    for heading, protocol in {"A scheduler": Scheduler, "A workload": Workload}.items():
+        members = {name for name in vars(protocol) if not name.startswith("_")}
+        yield "adding-a-scheduler.md", heading, members | set(protocol.__annotations__)
 
 
-def test_the_values_that_a_template_may_use_are_documented() -> None:
-    said = named(section(page("templates-and-sites.md"), "The values that a template may use"))
-    assert set(said) == set(_template_values())
+def test_the_names_of_the_code_are_documented() -> None:
+    for name, heading, known in documented():
+        assert set(named(section(page(name), heading))) == known, f"{name}: {heading}"
 
 
 def _template_values() -> dict[str, object]:
@@ -235,20 +245,11 @@ def _template_values() -> dict[str, object]:
     return job_values(spec, load_site("slurm-default", "slurm"), Path("/runs/minimal-1"), point)
 
 
-def test_the_blocks_of_the_template_are_documented() -> None:
-    body = (ROOT / "templates" / "job.sh.j2").read_text(encoding="utf-8")
-    said = named(section(page("templates-and-sites.md"), "Templates"))
-    assert set(said) == set(re.findall(r"\{% block (\w+) %\}", body))
-
-
 OUTCOME_ROWS = table(section(page("contracts.md"), "Outcomes"))
 
 
-def test_every_outcome_is_documented() -> None:
+def test_every_outcome_is_documented_with_its_symptom_and_command() -> None:
     assert [coded(row[0])[0] for row in OUTCOME_ROWS] == [str(outcome) for outcome in Outcome]
-
-
-def test_every_outcome_has_its_symptom_and_command() -> None:
     assert set(named(page("symptoms.md"))) >= set(map(str, Outcome)) - {"ok"}
 
 
@@ -269,22 +270,6 @@ def test_the_fields_of_records_are_those_of_the_code() -> None:
     text = page("what-is-measured.md")
     assert field_reference.page(text) == text, "python -m tests.support.field_reference"
     assert all(f"\n### {kind.__name__}\n" in text for kind in field_reference.KINDS)
-
-
-def test_the_lines_of_the_exit_file_are_documented() -> None:
-    said = named(section(page("run-by-hand.md"), "The exit file"))
-    assert set(said) == {field.name for field in fields(Exit)}
-
-
-def test_every_column_of_the_table_is_documented() -> None:
-    said = named(section(page("what-is-measured.md"), "The table"))
-    heads = {column.head.replace("\n", " ") for column in in_table()}
-    assert set(said) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
-
-
-def test_every_column_of_csv_is_documented() -> None:
-    said = named(section(page("what-is-measured.md"), "Columns of csv and json"))
-    assert sorted(said) == sorted({*rows.fixed_columns(), "speedup", "group", "size"})
 
 
 def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
@@ -321,13 +306,6 @@ def test_every_dependency_is_documented() -> None:
         assert said == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in requirements]
     assert set(named(section(page("dependencies.md"), "Extras"))) == set(EXTRAS)
     assert set(EXTRAS) | {"dev", "bench", "docs"} == set(project["optional-dependencies"])
-
-
-def test_every_name_of_a_protocol_is_documented() -> None:
-    for heading, protocol in {"A scheduler": Scheduler, "A workload": Workload}.items():
-        said = named(section(page("adding-a-scheduler.md"), heading))
-        members = {name for name in vars(protocol) if not name.startswith("_")}
-        assert set(said) == members | set(protocol.__annotations__)
 
 
 def test_the_modules_that_name_a_scheduler_are_documented() -> None:

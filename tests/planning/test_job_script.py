@@ -199,23 +199,15 @@ def test_the_header_of_a_template_of_the_specs_own_is_its_header_too(tmp_path: P
     assert find_script(template=body) == find_script(), "the body of a point is not taken for it"
 
 
-CANNOT = "cannot write logs to a path with"
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "folder", "image", "words"),
-    [
-        ("slurm", "a\\b", None, f"slurm {CANNOT}"),
-        *(("sge", folder, None, f"sge {CANNOT}") for folder in ("it's", "$HOME", "a,b")),
+def test_a_path_that_a_header_or_a_container_cannot_carry_is_refused() -> None:
+    for scheduler, folder, image, words in (
+        ("slurm", "a\\b", None, "slurm cannot write logs to a path with"),
+        ("sge", "$HOME", None, "sge cannot write logs to a path with"),
         ("local", "r1", "tools.sif", "'tools.sif': here it must be an absolute path or a URI"),
         ("local", "a,b/r1", "/images/tools.sif", "a,b/r1: a path with a comma or a colon"),
-    ],
-)
-def test_a_path_that_a_header_or_a_container_cannot_carry_is_refused(
-    scheduler: str, folder: str, image: str | None, words: str
-) -> None:
-    with pytest.raises(JobkitError, match=re.escape(words)):
-        script(scheduler, f"{scheduler}-default", f"/home/me/{folder}", environment={"container": image})
+    ):
+        with pytest.raises(JobkitError, match=re.escape(words)):
+            script(scheduler, f"{scheduler}-default", f"/home/me/{folder}", environment={"container": image})
 
 
 @pytest.mark.slow

@@ -221,23 +221,18 @@ def test_a_folder_of_the_users_is_the_model(tmp_path: Path) -> None:
     assert found.caveat == "RANDOM weights, architecture bert-base biased to O"
 
 
-@pytest.mark.parametrize(
-    ("workload", "model", "said"),
-    [
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    a_model(tmp_path / "mine")
+    for workload, model, said in (
         (TAGGER, {"path": "absent"}, "no such folder"),
         (SPACY, {"path": "mine"}, "no config.cfg, so it is no model of spacy-ner"),
         ("stanza-ner", {"path": "mine"}, "for other workloads than stanza-ner"),
         ("own:Own", {"name": "a/b"}, "'a/b' is not on this machine"),
         ("stanza-ner", {"name": "a/b"}, "a name with a / is not one of stanza-ner"),
-    ],
-)
-def test_what_is_not_there_is_refused(
-    workload: str, model: dict[str, str], said: str, tmp_path: Path
-) -> None:
-    a_model(tmp_path / "mine")
-    with pytest.raises(JobkitError, match=said) as error:
-        models.find(workload, model, tmp_path, tmp_path / "cache")
-    assert error.value.hint
+    ):
+        with pytest.raises(JobkitError, match=said) as error:
+            models.find(workload, model, tmp_path, tmp_path / "cache")
+        assert error.value.hint
 
 
 def test_the_cache_of_the_hub_and_installed_packages_are_looked_in(

@@ -96,26 +96,16 @@ def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     assert f"there is no template {spec.parent}/gone.j2" in lines[4]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (("model.pooling=cls",), "model.pooling is not for count"),
+def test_a_key_that_means_nothing_to_a_workload_is_one_fault(spec: Path) -> None:
+    assert ready(spec, "trim=true").spec.trim, "init writes it, and then a person changes the workload"
+    for overrides, said in (
         (("model.trust_remote_code=true",), "model.trust_remote_code is not for count"),
         (("workload={command: 'true'}", "model.pooling=cls"), "model.pooling is not for a command"),
-        (("trim=true",), ""),  # init writes it, and then a person changes the workload
         (("workload=sentence-embeding", "prompt=query"), "no such workload; did you mean"),
-        (("workload=stanza-ner", "trim=true", "model.fallback=stand-in"), ""),
-    ],
-)
-def test_a_key_that_means_nothing_to_a_workload_is_one_fault(
-    overrides: tuple[str, ...], said: str, spec: Path
-) -> None:
-    if not said:
-        assert ready(spec, *overrides, scheduler="local").spec.trim
-        return
-    with pytest.raises(JobkitError, match=said) as caught:
-        ready(spec, *overrides, scheduler="local")
-    assert "prompt: " not in caught.value.message
+    ):
+        with pytest.raises(JobkitError, match=said) as caught:
+            ready(spec, *overrides)
+        assert "prompt: " not in caught.value.message
 
 
 def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
@@ -249,20 +239,13 @@ def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: P
 CPU_ONLY = ("device=cpu", "workload=stanza-ner", "model.fallback=stand-in")
 
 
-@pytest.mark.parametrize(
-    ("said", "override"),
-    [
+def test_what_only_a_gpu_has_is_refused_on_a_cpu(spec: Path) -> None:
+    assert ready(spec, *CPU_ONLY, "mps=auto", "precision=bf16").points
+    for said, override in (
         ("gpus: ", "gpus=2"),
         ("sweep.mps: ", "sweep.mps=auto"),
         ("sweep.precision: tf32 ", "sweep={zip: {batch_size: [1], precision: [tf32]}}"),
-        ("", "mps=auto"),
-        ("", "precision=bf16"),
-    ],
-)
-def test_what_only_a_gpu_has_is_refused_on_a_cpu(said: str, override: str, spec: Path) -> None:
-    if not said:
-        assert ready(spec, *CPU_ONLY, override).points
-        return
-    with pytest.raises(JobkitError, match=f"^{said}means nothing with device: cpu") as caught:
-        ready(spec, *CPU_ONLY, override)
-    assert caught.value.hint == "leave it out, or set device: cuda"
+    ):
+        with pytest.raises(JobkitError, match=f"^{said}means nothing with device: cpu") as caught:
+            ready(spec, *CPU_ONLY, override)
+        assert caught.value.hint == "leave it out, or set device: cuda"

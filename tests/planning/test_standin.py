@@ -32,11 +32,11 @@ def test_it_is_small_and_whole_and_has_no_address_to_fetch_from(tiny_model: Mode
     assert (resources["url"], "mwt" in resources["en"]) == ("", False)
 
 
-@pytest.mark.parametrize(("text", "why"), [("{", "not JSON"), ("[]", "f1"), ('{"f1": null}', "f1")])
-def test_a_broken_card_is_named(text: str, why: str, tmp_path: Path) -> None:
-    (tmp_path / standin.CARD_FILE).write_text(text)
-    with pytest.raises(JobkitError, match=rf"standin\.json: .*{why}"):
-        read_card(tmp_path)
+def test_a_broken_card_is_named(tmp_path: Path) -> None:
+    for text, why in {"{": "not JSON", "[]": "f1", '{"f1": null}': "f1"}.items():
+        (tmp_path / standin.CARD_FILE).write_text(text)
+        with pytest.raises(JobkitError, match=rf"standin\.json: .*{why}"):
+            read_card(tmp_path)
 
 
 @pytest.mark.usefixtures("tiny_model")

@@ -150,7 +150,7 @@ def test_an_address_is_downloaded_once_and_one_that_fails_leaves_nothing(
     assert [path.suffix for path in (cache / "texts").iterdir()] == [".txt"]
 
 
-@pytest.mark.parametrize("number", ["0", "007", "10000", "-3", "many", ""])
+@pytest.mark.parametrize("number", ["007", "10000", ""])
 def test_a_sample_of_no_such_length_says_which_there_are(folder: Path, cache: Path, number: str) -> None:
     (folder / f"sample:{number}").write_text("One.", encoding="utf-8")
     with pytest.raises(JobkitError, match=rf"^text 'sample:{number}': the built-in text has 1 to 9,999 par"):

@@ -58,22 +58,16 @@ def test_energy_is_of_the_work_and_of_1000_items(tmp_path: Path) -> None:
     assert [row.value(of) for of in (ENERGY_J, PER_1000)] == [881, None], "of no item"
 
 
-@pytest.mark.parametrize(
-    ("last", "shown", "absent"),
-    [
-        (ENERGY, "net J/1,000", "energy J"),
-        (replace(ENERGY, idle_w=None), "energy J/1,000", "net J"),
-        (FOREIGN, "net J/1,000", "energy J"),
-    ],
-    ids=["all have idle power", "one has none", "one is in no table"],
-)
-def test_a_table_is_net_of_idle_if_all_that_it_shows_is(
-    tmp_path: Path, last: Energy, shown: str, absent: str
-) -> None:
-    report = render(collected(tmp_path, ENERGY, last), "md")
-    assert f" {shown} |" in report
-    assert f"| {absent} " not in report
-    assert f"{shown.split(maxsplit=1)[0]}: " in report.lower()
+def test_a_table_is_net_of_idle_if_all_that_it_shows_is(tmp_path: Path) -> None:
+    for name, last, shown, absent in (
+        ("all", ENERGY, "net J/1,000", "energy J"),
+        ("all but one", replace(ENERGY, idle_w=None), "energy J/1,000", "net J"),
+        ("all that are in a table", FOREIGN, "net J/1,000", "energy J"),
+    ):
+        report = render(collected(tmp_path / name, ENERGY, last), "md")
+        assert f" {shown} |" in report
+        assert f"| {absent} " not in report
+        assert f"{shown.split(maxsplit=1)[0]}: " in report.lower()
 
 
 def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> None:
@@ -100,14 +94,10 @@ def test_energy_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     """It had a second instrument, the sampled power, and a reason."""
     folder = write_records(tmp_path / "run", records(ENERGY, ENERGY, ENERGY))
     earlier = {"power_j": 890.0, "power_samples": 9, "reason": "why"}
-    changes: tuple[dict[str, object], ...] = (
-        {"attribution": "unknown"},
-        {"attribution": "not attributable"},
-        {"counter_j": None},
-    )
-    for path, change in zip(sorted(folder.glob("results/*/try-1/record.json")), changes, strict=True):
+    changes = (("attribution", "unknown"), ("attribution", "not attributable"), ("counter_j", None))
+    for path, (key, value) in zip(sorted(folder.glob("results/*/try-1/record.json")), changes, strict=True):
         told = json.loads(path.read_text(encoding="utf-8"))
-        told["energy"] |= {**earlier, **change}
+        told["energy"] |= {**earlier, key: value}
         path.write_text(json.dumps(told), encoding="utf-8")
     assert sorted(row.value(ENERGY_J) or 0 for row in collect([folder]).rows) == [0, 0, 881]
 

@@ -21,11 +21,9 @@ FEW_AND_MANY = (30, 120)
 
 def of_settings(number: int, device: str) -> list[Record]:
     """Return records of settings: five batch sizes with each value of another knob."""
-    like = (
-        records(repeats=1)
-        if device == "cuda"
-        else [record(point) for point in grid(range(40, 90, 10), device=device)]
-    )
+    like = [record(point) for point in grid(range(40, 90, 10), device=device)]
+    if device == "cuda":
+        like = records(repeats=1)
     found = []
     for at in range(number):
         one = like[at % SIZES]

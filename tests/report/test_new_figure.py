@@ -43,13 +43,9 @@ def _one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(folder: Path, times: int = 1) -> Path:
     """Write a run whose points emptied the cache twice or four times, by batch size; one does not know."""
-    counts = {50: 2 * times, 100: 4 * times}
-    known = [
-        replace(record(point), retries=counts[point.numbers["batch_size"]])
-        for point in grid([50, 100], repeats=3)
-    ]
-    records = [replace(known[0], retries=None), *known[1:]]
-    return write_records(folder, records)
+    points = grid([50, 100], repeats=3)
+    first, *known = (replace(record(one), retries=one.numbers["batch_size"] // 25 * times) for one in points)
+    return write_records(folder, [replace(first, retries=None), *known])
 
 
 @pytest.fixture

@@ -109,17 +109,15 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     assert len(report.splitlines()) < 70
 
 
-@pytest.mark.parametrize(("asked", "shown"), [(None, True), ("fp32", False)])
-def test_a_precision_that_the_checkpoint_chose_is_shown(
-    tmp_path: Path, asked: str | None, *, shown: bool
-) -> None:
-    points = [replace(point, precision=asked) for point in grid([50, 100])]
-    found = [replace(record(point), effective={"precision": "fp32"}) for point in points]
-    assert ("precision: fp32" in render(collect([write_records(tmp_path / "run", found)]))) == shown
-
-
 def collected(run: Path, records: Sequence[Record]) -> Collected:
     return collect([write_records(run, records)])
+
+
+def test_a_precision_that_the_checkpoint_chose_is_shown(tmp_path: Path) -> None:
+    for name, asked in (("chosen", None), ("asked", "fp32")):
+        points = [replace(point, precision=asked) for point in grid([50, 100])]
+        found = [replace(record(point), effective={"precision": "fp32"}) for point in points]
+        assert ("precision: fp32" in render(collected(tmp_path / name, found))) == (asked is None)
 
 
 def test_the_heading_says_that_a_model_has_random_weights(tmp_path: Path) -> None:
@@ -260,21 +258,15 @@ FLAT = [replace(one, needs=tuple(replace(need, passed_bytes=GIB) for need in one
 NAMELESS = [replace(one, gpu=replace(GPU, total_bytes=None)) for one in records()]
 
 
-@pytest.mark.parametrize(
-    ("told", "reason"),
-    [
-        (FLAT, "memory does not grow with the load"),
-        (NAMELESS, "how much memory there is was not recorded: name it with --gpu-memory"),
-    ],
-    ids=["flat", "nameless"],
-)
-def test_what_is_not_known_has_the_reason_that_recommend_has(
-    tmp_path: Path, told: Sequence[Record], reason: str
-) -> None:
-    run = write_run(tmp_path / "run", told)
-    (found,) = estimates(collect([run]))
-    assert found.by_knob.reason.startswith(reason)
-    assert found.prediction == recommend(read_material(run)).memory.largest
-    report = render(collect([run]), width=200)
-    assert f"No estimate of the largest batch_size: {reason}" in report
-    assert "straight line" not in report
+def test_what_is_not_known_has_the_reason_that_recommend_has(tmp_path: Path) -> None:
+    for name, told, reason in (
+        ("flat", FLAT, "memory does not grow with the load"),
+        ("nameless", NAMELESS, "how much memory there is was not recorded: name it with --gpu-memory"),
+    ):
+        run = write_run(tmp_path / name, told)
+        (found,) = estimates(collect([run]))
+        assert found.by_knob.reason.startswith(reason)
+        assert found.prediction == recommend(read_material(run)).memory.largest
+        report = render(collect([run]), width=200)
+        assert f"No estimate of the largest batch_size: {reason}" in report
+        assert "straight line" not in report

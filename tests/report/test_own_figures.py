@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from jobkit.core.blocks import fit_columns
 from jobkit.core.figures import SPEED, WORK
 from jobkit.core.measurements import Metric
@@ -46,23 +44,16 @@ def cells(collected: Collected) -> dict[str, list[str]]:
     return {column.name: list(column.cells) for column in columns}
 
 
-@pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        ((0.91234, 0.8), ["0.9123 ± 0.0000", "0.8000 ± 0.0000"]),
-        ((-12.25, 0.0), ["-12.25 ± 0.00", "0.00 ± 0.00"]),
-        ((1e-9, 2.0), ["1.000e-09 ± 0.000e+00", "2.000e+00 ± 0.000e+00"]),
-        ((0.0, 0.0), ["0 ± 0", "0 ± 0"]),
-    ],
-)
-def test_a_figure_of_any_size_is_shown_with_four_digits(
-    tmp_path: Path, values: tuple[float, float], shown: list[str]
-) -> None:
-    tries = [
-        reporting(record(p), {"f1": values[p.numbers["batch_size"] == 100]})
-        for p in grid([50, 100], repeats=2)
-    ]
-    assert cells(collect([write_records(tmp_path, tries)]))["f1"] == shown
+def test_a_figure_of_any_size_is_shown_with_four_digits(tmp_path: Path) -> None:
+    for values, shown in {
+        (0.91234, 0.8): ["0.9123 ± 0.0000", "0.8000 ± 0.0000"],
+        (-12.25, 0.0): ["-12.25 ± 0.00", "0.00 ± 0.00"],
+        (1e-9, 2.0): ["1.000e-09 ± 0.000e+00", "2.000e+00 ± 0.000e+00"],
+        (0.0, 0.0): ["0 ± 0", "0 ± 0"],
+    }.items():
+        points = grid([50, 100], repeats=2)
+        tries = [reporting(record(p), {"f1": values[p.numbers["batch_size"] == 100]}) for p in points]
+        assert cells(collect([write_records(tmp_path / f"{values}", tries)]))["f1"] == shown
 
 
 def test_no_width_drops_or_shortens_a_figure(tmp_path: Path) -> None:
@@ -110,12 +101,9 @@ def test_several_units_of_a_name_are_several_columns_and_what_could_not_be_read_
 ) -> None:
     one, other, bad = map(record, grid([50], repeats=3))
     nothing = {"f1": Metric(value=math.nan)}
-    tries = [
-        replace(reporting(one, {"t": 1.0}, "s"), metrics_bad_lines=3),
-        replace(reporting(other, {"t": 900.0}, "ms"), metrics_bad_lines=4),
-        replace(bad, metrics=nothing),
-    ]
-    collected = collect([write_records(tmp_path, tries)])
+    one = replace(reporting(one, {"t": 1.0}, "s"), metrics_bad_lines=3)
+    other = replace(reporting(other, {"t": 900.0}, "ms"), metrics_bad_lines=4)
+    collected = collect([write_records(tmp_path, [one, other, replace(bad, metrics=nothing)])])
     assert (cells(collected)["t s"], cells(collected)["t ms"]) == (["1 (n=1)"], ["900 (n=1)"])
     notes = "; ".join(collected.notes)
     assert "t has several units, each with a column of its own: ms, s" in notes

@@ -68,12 +68,11 @@ def test_a_status_that_the_controller_knew_stays_known(run: Path) -> None:
     assert read_accounts(run).runs[ONE][-1].exit_status == 201
 
 
-@pytest.mark.parametrize("asked_anew", [["sacct"], ["sacct", "-j", "77,78"]])
-def test_the_accounting_itself_may_unsay_an_end(run: Path, asked_anew: list[str]) -> None:
+def test_the_accounting_itself_may_unsay_an_end(run: Path) -> None:
     """As after a preemption: for some seconds sacct -D shows no more than PREEMPTED (measured)."""
     preempted, pending = ROW.format("PREEMPTED", ""), ROW.format("PENDING", "")
     write_answer(run, "slurm", "accounting", preempted, argv=["sacct"])
-    write_answer(run, "slurm", "accounting", preempted + pending, argv=asked_anew)
+    write_answer(run, "slurm", "accounting", preempted + pending, argv=["sacct", "-j", "77,78"])
     runs = read_accounts(run).runs[ONE]
     assert [(one.ended, one.outcome) for one in runs] == [(True, Outcome.PREEMPTED), (False, None)]
 
@@ -94,20 +93,17 @@ def test_a_line_that_is_no_answer_is_named(run: Path, line: dict[str, object]) -
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "known"),
-    [("demo", "demo", True), ("other", "demo", False), ("", "demo", True), ("other", None, True)],
+    ("kind", "row"),
+    [("accounting", "77_1|TIMEOUT|0:0|60||50M|1|node1|None|"), ("queue", "77_1|RUNNING|None|n1|1:00|N/A|")],
 )
-@pytest.mark.parametrize("kind", ["accounting", "queue"])
 def test_a_number_given_again_to_a_job_of_another_name_is_of_another_job(
-    run: Path,
-    kind: str,
-    name: str,
-    wanted: str | None,
-    known: bool,  # noqa: FBT001 - pytest passes by name
+    run: Path, kind: str, row: str
 ) -> None:
-    row = ROW.format("TIMEOUT", name) if kind == "accounting" else f"77_1|RUNNING|None|n1|1:00|N/A|{name}\n"
-    write_answer(run, "slurm", kind, row)
-    assert bool(read_accounts(run, name=wanted).runs) is known
+    for name, known in (("other", False), ("demo", True), ("", True)):
+        (run / ACCOUNTING_FILE).unlink(missing_ok=True)
+        write_answer(run, "slurm", kind, f"{row}{name}\n")
+        assert bool(read_accounts(run, name="demo").runs) is known
+    assert read_accounts(run, name=None).runs
 
 
 def test_tasks_of_several_points_and_of_points_submitted_again(tmp_path: Path) -> None:
@@ -128,11 +124,8 @@ def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path)
     assert read_accounts(run).missed["slurm"] == {ONE, JobTask("slurm", "77", 2)}, "other words name no task"
     miss(run, after(59), "77.1", "77.2")
     accounts = read_accounts(run)
-    assert (accounts.gone, accounts.due("slurm", after(100)), accounts.due("slurm", after(119))) == (
-        {},
-        False,
-        True,
-    )
+    due = [accounts.due("slurm", after(seconds)) for seconds in (100, 119)]
+    assert (accounts.gone, due) == ({}, [False, True])
     miss(run, after(60), "77.1")
     accounts = read_accounts(run)
     assert accounts.gone == {ONE: after(0)}
@@ -177,8 +170,5 @@ def test_each_line_of_a_driver_here_is_of_another_try(tmp_path: Path) -> None:
     for words, index in (("first", 1), ("of 2", 2), ("second", 1)):
         row = {"job_id": "99", "task": index, "evidence": words, "host": "n", "elapsed_s": 1}
         write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
-    runs = read_accounts(folder).runs
-    assert {task.task: [one.evidence for one in ran] for task, ran in runs.items()} == {
-        1: ["first", "second"],
-        2: ["of 2"],
-    }
+    said = {task.task: [one.evidence for one in ran] for task, ran in read_accounts(folder).runs.items()}
+    assert said == {1: ["first", "second"], 2: ["of 2"]}

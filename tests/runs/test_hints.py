@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
@@ -23,6 +24,7 @@ from tests.support.statuses import AT, a_point, a_run, submission, tried, waits,
 
 DONE, RUNNING = a_point(1, PointStanding.DONE, Outcome.OK), a_point(7, PointStanding.RUNNING)
 RESUME, COLLECT = "jobkit resume runs/demo", "jobkit collect runs/demo"
+MEMORY = "--set resources.memory=SIZE"
 WHY, WATCH = "jobkit status runs/demo 2", "jobkit status runs/demo --watch"
 
 
@@ -51,10 +53,7 @@ def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
         ([DONE, failed(2)], [WHY, RESUME, COLLECT]),
         ([failed(2, Outcome.CANCELLED)], [RESUME]),
         ([failed(2, Outcome.TIMEOUT)], [WHY, f"{RESUME} --set resources.walltime=HH:MM:SS"]),
-        (
-            [failed(2, Outcome.RAM_OOM), failed(3)],
-            [WHY, f"{RESUME} --only ram_oom --set resources.memory=SIZE", RESUME],
-        ),
+        ([failed(2, Outcome.RAM_OOM), failed(3)], [WHY, f"{RESUME} --only ram_oom {MEMORY}", RESUME]),
         ([RUNNING], [WATCH, "jobkit logs runs/demo 7 -f"]),
     ],
 )
@@ -124,15 +123,9 @@ def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() ->
 
 
 def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_beside_it() -> None:
-    begun = {"at": AT, "scheduler": "slurm"}
-    soon, late = (
-        replace(
-            a_run([a_point(1, PointStanding.FAILED, Outcome.BUG)]),
-            unanswered=begun,
-            now=datetime.fromisoformat(AT) + timedelta(seconds=seconds),
-        )
-        for seconds in (1, 31)
-    )
+    run = a_run([failed(1)], unanswered={"at": AT, "scheduler": "slurm"})
+    began = datetime.fromisoformat(AT)
+    soon, late = (replace(run, now=began + timedelta(seconds=seconds)) for seconds in (1, 31))
     notices, steps = advice(soon, "runs/demo")
     assert "a submission is under way" in notices[0]
     assert not any("resume" in step.command for step in steps)
@@ -150,23 +143,16 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path:
     ]
 
 
-@pytest.mark.parametrize(
-    ("left", "words"),
-    [
-        ({"points": [2, 3], "why": "no\nsubmit host"}, "could not submit 2 points again: no submit host"),
+def test_what_a_job_of_the_run_could_not_submit_is_reported(tmp_path: Path) -> None:
+    why = {"points": [2, 3], "why": "no\nsubmit host"}
+    for left, words in (
         ({"points": "?"}, "could not submit again: "),
-        (
-            {"role": "plan", "points": [1, 2], "why": "no submit host"},
-            "the job that planned the corpus could not submit 2 points: no submit host",
-        ),
-    ],
-)
-def test_what_a_job_of_the_run_could_not_submit_is_reported(
-    tmp_path: Path, left: dict[str, object], words: str
-) -> None:
-    folder = marked(tmp_path, ORDER_FILE) if left.get("role") else tmp_path
-    ((notice,), _) = advice(a_run([DONE], left=left, folder=folder), "runs/demo")
-    assert notice.endswith(words)
+        (why, "could not submit 2 points again: no submit host"),
+        ({"role": "plan", **why}, "planned the corpus could not submit 2 points: no submit host"),
+    ):
+        folder = marked(tmp_path, ORDER_FILE) if "role" in left else tmp_path
+        ((notice,), _) = advice(a_run([DONE], left=left, folder=folder), "runs/demo")
+        assert notice.endswith(words)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +206,10 @@ def out_of_time(
 ) -> PointStatus:
     """Return a point that ran out of time after some batches of half a second each."""
     folder.mkdir(parents=True)
-    lines = [
-        replace(batch(number), batches_total=total, characters_total=5_000 * total)
-        for number in range(batches)
-    ]
-    (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
+    (folder / "batches.jsonl").touch()
+    for number in range(batches):
+        line = replace(batch(number), batches_total=total, characters_total=5_000 * total)
+        append_line(folder / "batches.jsonl", to_json(line))
     task = JobTask("slurm", "77", index)
     account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
     found = replace(tried(1, Outcome.TIMEOUT, task=task), folder=str(folder), account=account)
@@ -257,18 +242,16 @@ def test_the_walltime_is_that_of_the_measured_pace_or_else_of_the_policy(tmp_pat
             assert f"the time of {unknown.point.point_id} was not measured yet" in found.because
 
 
-@pytest.mark.parametrize(("expected_s", "walltime"), [(10.0, "00:05:00"), (300.0, "00:10:00")])
-def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(
-    tmp_path: Path, expected_s: float, walltime: str
-) -> None:
+def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(tmp_path: Path) -> None:
     point = out_of_time(tmp_path / "none", 1, batches=0, spent_s=20.0)
     point = replace(point, point=replace(point.point, shard=True))
     (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
     piece = Piece(source=0, start=0, end=1, paragraphs=1, characters=1, longest=1, sha256="")
-    shard = Shard(index=1, pieces=(piece,), load=1, expected_s=expected_s)
-    (tmp_path / PLAN_FILE).write_text(f"{to_json(shard)}\n", encoding="utf-8")
-    (need,) = needed_by(a_run([point], folder=tmp_path), [point])
-    assert need.value == walltime
+    for expected_s, walltime in ((10.0, "00:05:00"), (300.0, "00:10:00")):
+        shard = Shard(index=1, pieces=(piece,), load=1, expected_s=expected_s)
+        (tmp_path / PLAN_FILE).write_text(f"{to_json(shard)}\n", encoding="utf-8")
+        (need,) = needed_by(a_run([point], folder=tmp_path), [point])
+        assert need.value == walltime
 
 
 def ran_out(*given: str, folder: Path) -> tuple[RunStatus, PointStatus]:
@@ -276,20 +259,16 @@ def ran_out(*given: str, folder: Path) -> tuple[RunStatus, PointStatus]:
     return a_run([point], folder=folder, submissions=(replace(submission(), given=given),)), point
 
 
-@pytest.mark.parametrize(
-    ("given", "memory"),
-    [((), "800MiB"), (("resources.memory=1GiB",), "2GiB"), (("resources.cpus=2",), "800MiB")],
-)
-def test_the_memory_is_what_the_policy_adds_to_what_it_had(
-    tmp_path: Path, given: tuple[str, ...], memory: str
-) -> None:
-    run, point = ran_out(*given, folder=tmp_path)
+def test_the_memory_is_what_the_policy_adds_to_what_it_had(tmp_path: Path) -> None:
+    run, point = ran_out(folder=tmp_path)
     (need,) = needed_by(run, [point])
     assert need.option == "--set resources.memory=SIZE", "without a spec"
     (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
-    (need,) = needed_by(run, [point])
-    assert need.option == f"--set resources.memory={memory}"
-    assert commands(run)[0] == f"{RESUME} {need.option}", "before the page of the point"
+    for given, memory in (("resources.cpus=2", "800MiB"), ("resources.memory=1GiB", "2GiB")):
+        run, point = ran_out(given, folder=tmp_path)
+        (need,) = needed_by(run, [point])
+        assert need.option == f"--set resources.memory={memory}"
+        assert commands(run)[0] == f"{RESUME} {need.option}", "before the page of the point"
 
 
 @pytest.mark.parametrize("measured", ["before the corpus", "in the run"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from jobkit.core.files import append_line
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.runs.journal import JobTask, Role, Submission, read_journal
 from jobkit.schedulers.types import JobId
@@ -79,12 +79,9 @@ def test_a_submission_that_does_not_stand_is_named_and_the_rest_is_read(
     assert f"{tmp_path / JOURNAL_FILE}:1: not " in journal.notes[0]
 
 
-@pytest.mark.parametrize("event", [[], 3])
-def test_an_event_that_is_no_word_is_named_and_the_rest_is_read(tmp_path: Path, event: object) -> None:
+def test_an_event_that_is_no_word_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=1)
-    line = json.dumps({"event": event, "round": 2})
-    with (tmp_path / JOURNAL_FILE).open("a", encoding="utf-8") as stream:
-        stream.write(line + "\n")
+    append_line(tmp_path / JOURNAL_FILE, '{"event": [], "round": 2}')
     journal = read_journal(tmp_path)
     assert ([one.job.id for one in journal.submissions], journal.rounds) == (["8"], 1)
     assert f"{tmp_path / JOURNAL_FILE}:2: not an event" in journal.notes[0]
@@ -114,9 +111,7 @@ def test_an_intent_stays_unanswered_and_points_stay_left_until_an_answer_follows
 @pytest.mark.parametrize(
     ("said", "tasks"),
     [
-        ({"status": 0}, {1, 2, 3}),
-        ({"status": 0, "tasks": [2]}, {2}),
-        ({"status": 0, "tasks": [9]}, set()),
+        ({"status": 0, "tasks": [2, 9]}, {2}),
         ({"status": 1}, set()),
         ({"status": 1, "refused": "", "tasks": [3]}, {3}),
         ({"status": 1, "refused": "denied"}, set()),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE, Exit
-from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import JobTask
 from jobkit.runs.logs import ErrorFilter, Log, find_log, print_log, show
 from jobkit.runs.status import point_named
@@ -163,11 +163,9 @@ def test_the_try_tells_who_runs_it_and_before_it_has_begun_the_journal(run: Path
 def test_the_job_that_was_submitted_since_is_the_latest_and_its_points_share_a_log(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
     write_submitted(run, "slurm", "78", first=1, last=1, round=2)
-    found = [find_log(run, "1"), find_log(run, "1", 1)]
-    assert [(log.tried.number, name(log), log.tries) for log in found] == [
-        (0, "78_1.out", ()),
-        (1, "77_1.out", (1,)),
-    ]
+    latest, first = find_log(run, "1"), find_log(run, "1", 1)
+    assert (latest.tried.number, name(latest), latest.tries) == (0, "78_1.out", ())
+    assert (first.tried.number, name(first), first.tries) == (1, "77_1.out", (1,))
     (run / "tasks-3.txt").write_text("1 3\n2\n")
     write_submitted(run, "slurm", "79", first=1, last=2, list="tasks-3.txt", round=3)
     assert [find_log(run, word).others for word in "123"] == [("p003",), (), ("p001",)]
@@ -187,20 +185,16 @@ def test_a_try_that_there_is_not(run: Path, tmp_path: Path) -> None:
         find_log(run, "1", 2)
 
 
-def of_ids(*ids: str) -> list[Point]:
-    return [replace(point(index), point_id=name) for index, name in enumerate(ids, 1)]
-
-
 def test_a_beginning_names_a_point_if_it_is_the_only_one() -> None:
-    points = of_ids("size-5-r1", "size-50-r1", "size-50-r2", "other-1")
+    names = ("size-5", "size-50-r1", "size-50-r2", "other-1")
+    points = [replace(point(index), point_id=name) for index, name in enumerate(names, 1)]
     assert point_named(points, "o").point_id == "other-1"
-    assert point_named(points, "size-5-").point_id == "size-5-r1"
     assert point_named(points, "2").point_id == "size-50-r1"
-    assert point_named(of_ids("size-5", "size-50"), "size-5").point_id == "size-5"
+    assert point_named(points, "size-5").point_id == "size-5"
     with pytest.raises(JobkitError, match=r"'size-50' begins 2 points: size-50-r1, size-50-r2\n"):
         point_named(points, "size-50")
-    with pytest.raises(JobkitError, match=r"no point 'sise-5-r1'; did you mean 'size-5-r1'\?"):
-        point_named(points, "sise-5-r1")
+    with pytest.raises(JobkitError, match=r"no point 'sise-50-r1'; did you mean 'size-50-r1'\?"):
+        point_named(points, "sise-50-r1")
 
 
 @pytest.mark.parametrize("how", [show, print_log])

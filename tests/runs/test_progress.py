@@ -13,29 +13,25 @@ from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, a_run, tried
 
 
-@pytest.mark.parametrize(
-    ("characters", "total", "work_s", "left_s"),
-    [
+def test_what_is_left_takes_as_long_as_its_characters_did() -> None:
+    for characters, total, work_s, left_s in (
         (10_000, 40_000, 1.0, 3.0),
         (300, 200, 1.0, 0.0),
         (100, None, 1.0, None),  # of an older jobkit
         (0, 200, 1.0, None),
         (100, 200, 0.0, None),
         (100, 200, math.inf, None),
-    ],
-)
-def test_what_is_left_takes_as_long_as_its_characters_did(
-    characters: int, total: int | None, work_s: float, left_s: float | None
-) -> None:
-    line = replace(batch(0, seconds=work_s), characters=characters, characters_total=total)
-    far = progress_of([line])
-    assert far is not None
-    assert far.left_s == (left_s if left_s is None else pytest.approx(left_s))
-    assert progress_of([]) is None
+    ):
+        line = replace(batch(0, seconds=work_s), characters=characters, characters_total=total)
+        far = progress_of([line])
+        assert far is not None
+        assert far.left_s == (left_s if left_s is None else pytest.approx(left_s))
+        assert progress_of([]) is None
 
 
 DONE_A, DONE_B = (Pace(setting=name, state="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))
 WAITING_A, WAITING_C = (Pace(setting=name, state="waiting") for name in "ac")
+MISSING_C = Pace(setting="c", state="missing")
 RUNNING_A = Pace(setting="a", state="running", elapsed_s=4.0)
 RUNNING_B = Pace(setting="b", state="running", elapsed_s=5.0, left_s=15.0)
 ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
@@ -45,11 +41,7 @@ ENDING_A = Pace(setting="a", state="running", elapsed_s=5.0, left_s=5.0)
     ("points", "at_a_time", "to_go_s"),
     [
         # b is free at 15; a's like took 10 s, so a is free at 6, and after both that wait at 26 or 25.
-        (
-            [DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, replace(WAITING_C, state="missing")],
-            0,
-            25.0,
-        ),
+        ([DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, MISSING_C], 0, 25.0),
         # A setting of which nothing is known takes as long as all did; what overran its like ends at once,
         # but when is not known if it takes half as long again.
         ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=14.0), WAITING_C], 0, 15.0),

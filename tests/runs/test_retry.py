@@ -109,10 +109,6 @@ def looks_of(*standings: PointStanding) -> list[PointStatus]:
 LOOKS = st.lists(st.sampled_from(PointStanding), min_size=1, max_size=12).map(lambda all_: looks_of(*all_))
 
 
-def indices(looks: Sequence[PointStatus]) -> list[int]:
-    return [look.point.index for look in looks]
-
-
 @given(LOOKS, st.data())
 def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
     looks: list[PointStatus], data: st.DataObject
@@ -128,30 +124,15 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
     assert told in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("only", "expected"),
-    [
-        ([], [1, 2, 3, 5]),
-        (["failed"], [1, 2]),
-        (["cancelled"], [3]),
-        (["missing"], [5]),
-        (["lost"], [2]),
-        (["pruned"], [4]),
-        (["failed", "cancelled"], [1, 2, 3]),
-        (["failed", "1", "3"], [1]),
-        (["node_fail"], []),
-    ],
-)
-def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
-    looks = [
-        one_look(1, PointStanding.FAILED, Outcome.TIMEOUT),
-        one_look(2, PointStanding.FAILED, Outcome.LOST),
-        one_look(3, PointStanding.FAILED, Outcome.CANCELLED),
-        one_look(4, PointStanding.DONE, Outcome.PRUNED),
-        one_look(5, PointStanding.MISSING),
-        one_look(6, PointStanding.WAITING),
-    ]
-    assert indices(select_points(looks, only)) == expected
+def test_what_a_word_selects() -> None:
+    failed = (Outcome.TIMEOUT, Outcome.LOST, Outcome.CANCELLED)
+    looks = [one_look(n, PointStanding.FAILED, outcome) for n, outcome in enumerate(failed, 1)]
+    looks += [one_look(4, PointStanding.DONE, Outcome.PRUNED), one_look(5, PointStanding.MISSING)]
+    looks += [one_look(6, PointStanding.WAITING)]
+    selected = {"": [1, 2, 3, 5], "failed": [1, 2], "cancelled": [3], "missing": [5], "lost": [2]}
+    selected |= {"pruned": [4], "failed cancelled": [1, 2, 3], "failed 1 3": [1], "node_fail": []}
+    for words, expected in selected.items():
+        assert [look.point.index for look in select_points(looks, words.split())] == expected, words
 
 
 def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial_or_was_left_out() -> None:
@@ -212,16 +193,11 @@ def test_points_of_a_group_get_no_less_than_their_tries_need(tmp_path: Path) -> 
 
 
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
-    looks = [
-        one_look(1, PointStanding.FAILED, Outcome.NODE_FAIL),
-        one_look(2, PointStanding.FAILED, Outcome.PREEMPTED),
-    ]
-    there, anywhere = (
-        {group.change.exclude: group.points for group in again(looks, strictly=True, anywhere=it)}
-        for it in (False, True)
-    )
-    assert there == {("n1",): (1,), (): (2,)}
-    assert anywhere == {(): (1, 2)}
+    ended = (Outcome.NODE_FAIL, Outcome.PREEMPTED)
+    looks = [one_look(n, PointStanding.FAILED, outcome) for n, outcome in enumerate(ended, 1)]
+    for anywhere, expected in ((False, {("n1",): (1,), (): (2,)}), (True, {(): (1, 2)})):
+        found = again(looks, strictly=True, anywhere=anywhere)
+        assert {group.change.exclude: group.points for group in found} == expected
 
 
 LARGE = ("resources.memory=16GiB",)
@@ -255,14 +231,7 @@ def test_what_a_person_gave_stays_and_grows_from_there_and_what_is_given_now_is_
     assert groups([twice], spec_of, {later: given_}, (), strictly=True) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "both"),
-    [
-        (("a.b=1",), ("a.b=2",), ("a.b=2",)),
-        (("a.b=1", "c=1"), ("a={}",), ("c=1", "a={}")),
-        (("a={}",), ("a.b=1",), ("a={}", "a.b=1")),
-        (("ab=1",), ("a=1",), ("ab=1", "a=1")),
-    ],
-)
-def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
-    assert merge_overrides(before, now) == both
+def test_of_one_key_the_last_counts() -> None:
+    assert merge_overrides(("a.b=1",), ("a.b=2",)) == ("a.b=2",)
+    assert merge_overrides(("a.b=1", "ab=1"), ("a={}",)) == ("ab=1", "a={}")
+    assert merge_overrides(("a={}",), ("a.b=1",)) == ("a={}", "a.b=1")

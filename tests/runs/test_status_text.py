@@ -16,14 +16,7 @@ from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_status
 from jobkit.runs.status import PointStanding, PointStatus, RunStatus
-from jobkit.runs.status_text import (
-    cut,
-    listed_tries,
-    point_json,
-    render,
-    render_point,
-    stand_in_warning,
-)
+from jobkit.runs.status_text import cut, listed_tries, point_json, render, render_point, stand_in_warning
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import (
     batch,
@@ -82,11 +75,9 @@ def test_a_run_on_a_page() -> None:
 def test_when_a_run_ends_is_not_known_if_a_point_takes_longer_than_others_and_reports_nothing() -> None:
     done = a_point(1, PointStanding.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))])
     late = a_point(2, PointStanding.RUNNING, queued=waits(State.RUNNING, elapsed_s=100))
-    shown = lines(a_run([done, late]))
-    assert not [line for line in shown if "to go" in line]
-    assert (
-        "the end of the run is not known; running longer than other points, without a report: p002" in shown
-    )
+    text = render(a_run([done, late]), "runs/demo", width=120, most=40)
+    assert "end of the run is not known; running longer than other points, without a report: p002\n" in text
+    assert "to go" not in text
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6), st.integers(40, 200))
@@ -123,10 +114,7 @@ def test_many_points_are_a_line_for_each_state_the_most_urgent_first() -> None:
 def test_what_could_not_be_read_is_named_and_why_results_are_not_home() -> None:
     run = a_run([a_point(1, PointStanding.DONE, Outcome.OK)], notes=tuple(f"line {n}" for n in range(1, 8)))
     found = lines(run)
-    assert found[found.index("line 1") :][:6] == [
-        *(f"line {n}" for n in range(1, 6)),
-        "and 2 more notes",
-    ]
+    assert found[found.index("line 5") :][:2] == ["line 5", "and 2 more notes"]
     why = "exit file: No space left on device; results kept in /scratch/" + "long/" * 30 + "out"
     run = a_run([a_point(1, PointStanding.FAILED, Outcome.STAGE_OUT, why=why)])
     assert why.removeprefix("exit file: ") in render(run, "runs/demo", width=80, most=40)

@@ -11,15 +11,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.runs.trials import (
-    ALLOCATOR,
-    PROCESS,
-    Trial,
-    describe_trials,
-    memory_of,
-    settled_trials,
-    trials,
-)
+from jobkit.runs.trials import ALLOCATOR, PROCESS, Trial, describe_trials, memory_of, settled_trials, trials
 from tests.support.builders import point, write_points
 
 TRIED = Trial(
@@ -33,6 +25,7 @@ TRIED = Trial(
 )
 LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
 ABOVE = "above the bound of 15.90 GiB (95 %)"
+LIKELY = "most likely for its memory"
 PROCESS_LIMIT = "16.00 GiB of process memory"
 
 
@@ -56,13 +49,8 @@ def test_the_last_line_for_a_point_counts_and_every_message_stands_for_itself(tm
     assert describe_trials([]) == ()
     settled, second = replace(TRIED, outcome=Outcome.GPU_OOM), replace(TRIED, index=7)
     few, other = Trial(message="too few"), Trial(message="another card")
-    assert trials(write(tmp_path, few, TRIED, settled, few, other, second, tail='{"index": 8')) == [
-        few,
-        settled,
-        few,
-        other,
-        second,
-    ]
+    run = write(tmp_path, few, TRIED, settled, few, other, second, tail='{"index": 8')
+    assert trials(run) == [few, settled, few, other, second]
     assert len(describe_trials([few, TRIED, few])) == 2, "nothing is said twice"
 
 
@@ -81,10 +69,7 @@ FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)
             f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %), {ABOVE}",
         ),
         ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
-        (
-            {"outcome": Outcome.LOST, "killed": True},
-            f"was tested for {LIMIT}, and was killed, most likely for its memory",
-        ),
+        ({"outcome": Outcome.LOST, "killed": True}, f"was tested for {LIMIT}, and was killed, {LIKELY}"),
     ],
 )
 def test_what_is_said_of_a_trial(known: dict[str, Any], sentence: str) -> None:

@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import (
-    BEGIN_FILE,
-    EXIT_FILE,
-    RECORD_FILE,
-    Exit,
-    try_numbers,
-)
+from jobkit.core.layout import BEGIN_FILE, EXIT_FILE, RECORD_FILE, Exit, try_numbers
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.core.units import format_moment, moment
 from jobkit.runs.journal import Accounts, JobTask, Journal, join_answers
@@ -38,14 +32,7 @@ from jobkit.runs.tries import (
     try_that_counts,
 )
 from jobkit.schedulers.types import Accounted
-from tests.support.builders import (
-    point,
-    record,
-    try_folder,
-    write_begin,
-    write_exit,
-    write_record,
-)
+from tests.support.builders import point, record, try_folder, write_begin, write_exit, write_record
 from tests.support.meanwhile import meanwhile
 
 ONE, TWO = JobTask("slurm", "77", 1), JobTask("slurm", "78", 1)
@@ -64,17 +51,10 @@ def accounted(
     return replace(known, evidence="State WORDS", node=node)
 
 
-def accounts(
-    *runs: Outcome | None, submitted: JobTask | None = ONE, gone: bool = False, cancelled: bool = False
-) -> Accounts:
-    known = tuple(accounted(outcome) for outcome in runs)
-    journal = Journal(submissions=(), cancelled={ONE: "ten"} if cancelled else {})
-    return replace(
-        join_answers(journal, ()),
-        submitted={1: submitted} if submitted else {},
-        runs={ONE: known} if known else {},
-        gone={ONE: "eleven"} if gone else {},
-    )
+def accounts(*runs: Outcome | None, submitted: JobTask | None = ONE, gone: bool = False) -> Accounts:
+    known = {ONE: tuple(accounted(outcome) for outcome in runs)} if runs else {}
+    at, away = {1: submitted} if submitted else {}, {ONE: "eleven"} if gone else {}
+    return replace(join_answers(Journal(submissions=()), ()), submitted=at, runs=known, gone=away)
 
 
 def read(run: Path, known: Accounts, of: Point | None = None) -> list[Try]:
@@ -92,11 +72,7 @@ def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(tmp_path: P
         write_begin(tmp_path, point(), number)
     early, late, lost = Outcome.PREEMPTED, Outcome.TIMEOUT, Outcome.LOST
     told = [outcomes(read(tmp_path, accounts(*runs))) for runs in ((), (late,), (early, early, late, late))]
-    assert told == [
-        [None, lost, lost],
-        [late, lost, lost],
-        [late, late, early],
-    ]
+    assert told == [[None, lost, lost], [late, lost, lost], [late, late, early]]
 
 
 def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
@@ -361,17 +337,10 @@ def test_the_most_telling_line_of_a_log_counts_and_of_two_alike_the_last() -> No
     assert reported_outcome(text) == (Outcome.TIMEOUT, last)
 
 
-@pytest.mark.parametrize(
-    ("log", "words"),
-    [
-        ("a\nValueError: on purpose\n\n  \n", "ValueError: on purpose"),
-        ("\n", ""),
-        (f"{CRASH} Segmentation fault      {COMMAND}", "the worker crashed: Segmentation fault"),
-        (f"{CRASH} Floating point exception{COMMAND}", "the worker crashed: Floating point exception"),
-    ],
-)
-def test_the_last_words_of_a_log_hold_no_code_of_the_script(log: str, words: str) -> None:
-    assert last_words(log) == words
+def test_the_last_words_of_a_log_hold_no_code_of_the_script() -> None:
+    assert last_words("a\nValueError: on purpose\n\n  \n") == "ValueError: on purpose"
+    for signal in ("Segmentation fault      ", "Floating point exception"):
+        assert last_words(f"{CRASH} {signal}{COMMAND}") == f"the worker crashed: {signal.rstrip()}"
 
 
 def test_which_lines_look_like_an_error() -> None:

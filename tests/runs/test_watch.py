@@ -193,11 +193,9 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
         end(driven, points[1], Outcome.BUG)
         for _ in range(2):  # it has one line
             progress.refresh(*read_status([driven]))
-    assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
-        "p001 1/2 points, about 7 s to go",
-        "p002 2/2 points, 1 failed",
-        "p002 bug: by its record",
-    ]
+    said = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    progress_lines = ["p001 1/2 points, about 7 s to go", "p002 2/2 points, 1 failed"]
+    assert said == [*progress_lines, "p002 bug: by its record"]
 
 
 def test_in_a_notebook_the_progress_replaces_itself(
@@ -267,23 +265,12 @@ def follows(outcome: Outcome, state: State) -> RunStatus:
     return with_job(a_run([a_point(1, PointStanding.FAILED, outcome)]), Role.FOLLOW, state)
 
 
-MOVING = {PointStanding.RUNNING, PointStanding.WAITING, PointStanding.UNSETTLED}
-
-
-@pytest.mark.parametrize(
-    ("run", "over"),
-    [
-        *((a_run([a_point(1, standing)]), standing not in MOVING) for standing in PointStanding),
-        (follows(Outcome.RAM_OOM, State.PENDING), False),
-        (follows(Outcome.RAM_OOM, State.ERROR), True),
-        (follows(Outcome.BUG, State.PENDING), True),
-    ],
-)
-def test_a_run_is_over_once_no_point_moves_and_no_job_that_can_begin_runs_one_again(
-    run: RunStatus,
-    over: bool,  # noqa: FBT001 - pytest passes by name
-) -> None:
-    assert is_over(run, Policy()) is over
+def test_a_run_is_over_once_no_point_moves_and_no_job_that_can_begin_runs_one_again() -> None:
+    moving = {one for one in PointStanding if not is_over(a_run([a_point(1, one)]), Policy())}
+    assert moving == {PointStanding.RUNNING, PointStanding.WAITING, PointStanding.UNSETTLED}
+    assert not is_over(follows(Outcome.RAM_OOM, State.PENDING), Policy())
+    assert is_over(follows(Outcome.RAM_OOM, State.ERROR), Policy())
+    assert is_over(follows(Outcome.BUG, State.PENDING), Policy())
 
 
 def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(

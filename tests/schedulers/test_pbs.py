@@ -160,34 +160,22 @@ def test_a_task_killed_at_its_walltime_ran_out_of_time() -> None:
     assert pbs.parse_queue(Completed(("qstat",), 255, "", "cannot connect to server")) is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "outcome"),
-    [
-        ("Exit_status = 0", None),
-        ("Exit_status = 1", None),
-        ("Exit_status = 265", None),  # less than the walltime
-        ("Exit_status = -29", Outcome.TIMEOUT),
-        ("Exit_status = -27", Outcome.RAM_OOM),
-        ("Exit_status = -1", Outcome.QUEUE_ERROR),
-        ("Exit_status = 271\n    substate = 91", Outcome.CANCELLED),
-    ],
-)
-def test_an_exit_status_may_be_what_pbs_did(lines: str, outcome: Outcome | None) -> None:
-    answer = Completed(("qstat",), 0, f"Job Id: 1[1].pbs1\n    job_state = X\n    {lines}\n", "")
-    assert [one.outcome for one in pbs.parse_accounting(answer) or ()] == [outcome]
+def tasks(*attributes: str) -> Completed:
+    """Return an answer of tasks 1, 2 and so on, below the array that they are of."""
+    rows = [f"Job Id: 1[{n}].pbs1\n    job_state = {of}\n" for n, of in enumerate(attributes, 1)]
+    return Completed(("qstat",), 0, "\n".join(["Job Id: 1[].pbs1\n    job_state = B\n", *rows]), "")
 
 
-@pytest.mark.parametrize(
-    ("letter", "state"),
-    [
-        ("Q", State.PENDING),
-        ("R", State.RUNNING),
-        ("H", State.HELD),
-        ("E", State.ENDING),
-        ("Z", State.UNKNOWN),
-    ],
-)
-def test_a_letter_is_a_state(letter: str, state: State) -> None:
-    parent = "Job Id: 1[].pbs1\n    job_state = B\n"
-    answer = Completed(("qstat",), 0, f"{parent}\nJob Id: 1[1].pbs1\n    job_state = {letter}\n", "")
-    assert [one.state for one in pbs.parse_queue(answer) or ()] == [state]
+def test_an_exit_status_may_be_what_pbs_did_and_a_letter_is_a_state() -> None:
+    outcomes = {
+        "1": None,
+        "265": None,  # less than the walltime
+        "-29": Outcome.TIMEOUT,
+        "-27": Outcome.RAM_OOM,
+        "-1": Outcome.QUEUE_ERROR,
+        "271\n    substate = 91": Outcome.CANCELLED,
+    }
+    ended = pbs.parse_accounting(tasks(*(f"X\n    Exit_status = {status}" for status in outcomes))) or ()
+    assert [one.outcome for one in ended] == [*outcomes.values()]
+    states = [State.PENDING, State.RUNNING, State.HELD, State.ENDING, State.UNKNOWN]
+    assert [one.state for one in pbs.parse_queue(tasks(*"QRHEZ")) or ()] == states

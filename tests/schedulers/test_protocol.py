@@ -20,14 +20,6 @@ from tests.support.surveys import FILES, captured
 MODULES: tuple[Scheduler, ...] = (slurm, sge, local)
 """mypy compares each with the protocol; the registry loads them by name."""
 CLUSTERS = [name for name in SCHEDULERS if not runs_here(name)]
-FORMS = [
-    ("slurm", "{}"),
-    ("slurm", "{};lab2"),
-    ("slurm", "Submitted batch job {} on cluster lab2"),
-    ("sge", "{}"),
-    ("sge", "{}.1-10:1"),
-    ("sge", 'Your job-array {}.1-9:1 ("x 5") has been submitted'),
-]
 
 
 def job_id(scheduler: str, text: str) -> JobId:
@@ -47,16 +39,12 @@ def job_id(scheduler: str, text: str) -> JobId:
     ],
 )
 def test_the_job_id_of_every_form_of_answer(answer: str, cluster: str) -> None:
-    job = job_id(answer.partition("/")[0], captured(answer).stdout)
-    assert job.id.isdigit()
-    assert job.cluster == cluster
-
-
-@given(st.integers(1, 10**9), st.sampled_from(FORMS))
-def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: tuple[str, str]) -> None:
+    """Noise before and after it does not hide it."""
+    scheduler, said = answer.partition("/")[0], captured(answer).stdout
+    job = job_id(scheduler, said)
+    assert (job.id.isdigit(), job.id in said, job.cluster) == (True, True, cluster)
     noise = "sbatch: Verify job 12 of yours\nJSV: checked 12 resources\nquota: 3 of 5 GB used\n"
-    job = job_id(form[0], f"{noise}{form[1].format(number)}\n\nHave a nice day, user 7\n")
-    assert job == JobId(str(number), "lab2" if "lab2" in form[1] else "")
+    assert job_id(scheduler, f"{noise}{said}\n\nHave a nice day, user 7\n") == job
 
 
 @pytest.mark.parametrize("scheduler", CLUSTERS)

@@ -96,10 +96,7 @@ def resource(name: str, kind: str = "INT", counted: Consumable = Consumable.SLOT
         ([resource("coproc_v100"), resource("slots")], "coproc_v100"),
         ([resource("num_GPUs"), resource("gpu_temp")], "num_GPUs"),
         ([resource("slots")], None),
-        (
-            [resource("gpu", counted=Consumable.NOT), resource("cuda"), resource("my_gpus", most=HERE)],
-            "my_gpus",
-        ),
+        ([resource("gpu", counted=Consumable.NOT), resource("my_gpus", most=HERE)], "my_gpus"),
         ([resource("cuda"), resource("gpu_ram", "MEMORY", most=HERE)], "cuda"),
     ],
 )

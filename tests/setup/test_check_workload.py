@@ -100,19 +100,16 @@ def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, pa
     )
 
 
-@pytest.mark.parametrize(
-    ("reported", "changes", "error", "word"),
-    [
-        ([4, 16], 0, "", "ok"),
-        ([4, 4], 1, "", "no"),
-        ([None, None], 1, "", "ok"),
-        ([None, None], 0, "", "unknown"),
-        ([], 0, "4: boom", "no"),
-    ],
-)
-def test_a_knob(reported: list[int | str | None], changes: int, error: str, word: str) -> None:
-    trial = KnobTrial(name="beam", values=[4, 16], reported=reported, changes=bool(changes), error=error)
-    assert WORDS[found(knobs=[trial])["knob beam"].status] == word
+def test_a_knob() -> None:
+    trial = KnobTrial(name="beam", values=[4, 16], reported=[4, 16])
+    for one, word in (
+        (trial, "ok"),
+        (replace(trial, reported=[4, 4], changes=True), "no"),
+        (replace(trial, reported=[None, None], changes=True), "ok"),
+        (replace(trial, reported=[None, None]), "unknown"),
+        (replace(trial, reported=[], error="4: boom"), "no"),
+    ):
+        assert WORDS[found(knobs=[one])["knob beam"].status] == word
 
 
 def test_how_far_two_rows_are_apart_and_memory_from_its_line() -> None:

@@ -122,13 +122,18 @@ def test_only_some_schedulers_hand_variables_on(
     assert f"{seen}, of this place" in found.said
 
 
+def a_venv(folder: Path, python: str) -> Path:
+    """Make an environment whose Python is a program."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "activate").write_text(f"PATH={folder}/bin:$PATH\n", encoding="utf-8")
+    (folder / "bin" / "python").write_text(f"#!/bin/sh\nexec {python}\n", encoding="utf-8")
+    (folder / "bin" / "python").chmod(0o755)
+    return folder
+
+
 @pytest.mark.slow
 def test_a_venv_without_jobkit_and_one_that_is_not_there(here: Path) -> None:
-    venv = here / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "activate").write_text(f"PATH={venv}/bin:$PATH\n", encoding="utf-8")
-    (venv / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n', encoding="utf-8")
-    (venv / "bin" / "python").chmod(0o755)
+    venv = a_venv(here / "venv", f'{sys.executable} -IS "$@"')
     found = python_of("slurm", f"environment: {{venv: {venv}}}\n")["jobkit"]
     assert found.status is Status.MISSING
     assert "No module named 'jobkit'" in found.said
@@ -164,25 +169,17 @@ def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scratch", "words"), [("/proc/$NO_SUCH_VARIABLE", ""), ("/proc/x", "(/proc/x)")])
-def test_scratch_that_cannot_be_made(here: Path, scratch: str, words: str) -> None:
-    site = here / "ours.yaml"
-    site.write_text(f"name: ours\nscheduler: local\nscratch: {scratch}\n", encoding="utf-8")
-    found = python_of("local", site=str(site))["scratch"]
-    assert found.status is Status.MISSING
-    assert words in found.said
+def test_scratch_that_cannot_be_made(here: Path) -> None:
+    for scratch, words in (("/proc/$NO_SUCH_VARIABLE", ""), ("/proc/x", "(/proc/x)")):
+        site = write(here / "ours.yaml", f"name: ours\nscheduler: local\nscratch: {scratch}\n")
+        found = python_of("local", site=str(site))["scratch"]
+        assert (found.status, words in found.said) == (Status.MISSING, True)
 
 
 @pytest.mark.slow
 def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "STEP_LIMIT_S", 1)
-    (here / "bin").mkdir()
-    python = here / "bin" / "python"
-    python.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
-    python.chmod(0o755)
-    (here / "bin" / "activate").write_text(f"PATH={here}/bin:$PATH\n", encoding="utf-8")
-    found = python_of("slurm", f"environment: {{venv: {here}}}\n")
-
+    found = python_of("slurm", f"environment: {{venv: {a_venv(here / 'venv', 'sleep 300')}}}\n")
     assert "the import took too long" in found["jobkit"].said
 
 
@@ -353,7 +350,7 @@ REFUSED = (
 
 
 def test_what_cannot_be_submitted_is_a_finding(fake_slurm: FakeCluster) -> None:
-    Path("ours.yaml").write_text(REFUSED, encoding="utf-8")
+    write(Path("ours.yaml"), REFUSED)
     found = in_a_job(job_case("slurm", "site: ours.yaml\n"))["job"]
     assert found.status is Status.MISSING
     assert "slurm refused" in found.said

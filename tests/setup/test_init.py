@@ -187,26 +187,16 @@ def test_slurm_with_partitions_of_every_kind(tmp_path: Path) -> None:
     assert (asked.memory, asked.walltime) == (4 * GIB, 600)
 
 
-SMALL = Queue(name="tiny", cpus=1, memory_bytes=2 * GIB + 5, walltime_s=120)
-SHUT = (Queue(name="shut", closed="it is down"),)
-
-
-@pytest.mark.parametrize(
-    ("queues", "cpus", "memory", "walltime"),
-    [
-        ((SMALL,), 1, 2 * GIB, 120),
-        ((replace(SMALL, memory_bytes=1000),), 1, GIB, 120),
-        (None, 2, 8 * GIB, 600),
-        (SHUT, 2, 8 * GIB, 600),
-    ],
-)
-def test_small_nodes_short_queues_and_none(
-    queues: tuple[Queue, ...] | None, cpus: int, memory: int, walltime: int, tmp_path: Path
-) -> None:
-    _, spec = written(tmp_path, "slurm", Survey(product="Slurm", queues=queues))
-    asked = spec.resources
-    assert (asked.cpus, asked.memory, asked.walltime, asked.gpus) == (cpus, memory, walltime, 0)
-    assert asked.queue == (queues[0].name if queues and queues != SHUT else None)
+def test_small_nodes_short_queues_and_none(tmp_path: Path) -> None:
+    small = Queue(name="tiny", cpus=1, memory_bytes=2 * GIB + 5, walltime_s=120)
+    for queues, *expected in (
+        ((small,), "tiny", 1, 2 * GIB, 120, 0),
+        ((replace(small, memory_bytes=1000),), "tiny", 1, GIB, 120, 0),
+        (None, None, 2, 8 * GIB, 600, 0),
+        ((Queue(name="shut", closed="it is down"),), None, 2, 8 * GIB, 600, 0),
+    ):
+        asked = written(tmp_path, "slurm", Survey(product="Slurm", queues=queues))[1].resources
+        assert [asked.queue, asked.cpus, asked.memory, asked.walltime, asked.gpus] == expected
 
 
 def test_the_order_of_queues(tmp_path: Path) -> None:

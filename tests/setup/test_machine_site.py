@@ -110,18 +110,15 @@ def test_what_was_not_reported_is_unknown() -> None:
         assert (accounting.status, accounting.said[:8]) == (status, "so it is")
 
 
-@pytest.mark.parametrize(
-    ("survey", "account", "status", "said"),
-    [
+def test_whom_jobs_are_charged_to() -> None:
+    for survey, account, status, said in (
         (LAB, "rot", Status.MISSING, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
         (GRID_OTHER, None, Status.MISSING, "must name an account or project (there are: nlp, physics)"),
         (GRID_OTHER, "nlp", Status.OK, "charged to nlp"),
         (replace(GRID_OTHER, accounts=()), None, Status.MISSING, "and you have none"),
-    ],
-)
-def test_whom_jobs_are_charged_to(survey: Survey, account: str | None, status: Status, said: str) -> None:
-    found = looked(survey, asking(account=account))["account"]
-    assert (found.status, said in found.said) == (status, True)
+    ):
+        found = looked(survey, asking(account=account))["account"]
+        assert (found.status, said in found.said) == (status, True)
 
 
 def grid(**changes: Any) -> SiteRequest:
@@ -159,24 +156,21 @@ def test_gpus_that_are_counted_for_each_slot() -> None:
 OTHER_SGE = Requests(gpus="-l gpu={gpus}", memory="-l h_vmem={memory}")
 
 
-def test_a_queue_that_has_no_such_gpus() -> None:
-    changes = {"requests": OTHER_SGE, "resources": ("gpu",), "account": "nlp"}
-    there, none_left = (
-        looked(GRID_OTHER, grid(queue=name, **changes))["GPUs"] for name in ("off.q", "all.q")
-    )
+def other(**changes: Any) -> dict[str, Finding]:
+    return looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), **changes))
 
+
+def test_a_queue_that_has_no_such_gpus() -> None:
+    there, none_left = (other(queue=name)["GPUs"] for name in ("off.q", "all.q"))
     assert there.status is Status.MISSING
     assert "queue 'off.q' has no 'gpu'; those that have: " in there.said
     assert none_left.status is Status.WARNING
 
 
 def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
-    per_job = looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), memory_per="job"))
-    per_slot = looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), memory_per="slot"))
-
-    assert per_job["memory"].status is Status.WARNING
-    assert per_job["memory"].hint == "set memory_per: slot in the site file"
-    assert "memory" not in per_slot
+    per_job = other(memory_per="job")["memory"]
+    assert (per_job.status, per_job.hint) == (Status.WARNING, "set memory_per: slot in the site file")
+    assert "memory" not in other(memory_per="slot")
     assert "memory" not in looked(GRID, grid(requests=OTHER_SGE))
     free = looked(GRID, grid(requests=Requests(memory="-l mem_free={memory}")))["memory"]
     assert "nothing reserves or limits memory" in free.said

@@ -12,14 +12,7 @@ from jobkit.core.figures import choosable
 from jobkit.core.paths import shipped_folder
 from jobkit.core.units import SIZE_UNITS
 from jobkit.spec.fields import Auto
-from jobkit.spec.sweep_spec import (
-    FILE,
-    SweepSpec,
-    load_spec,
-    schema_text,
-    setting_overrides,
-    spec_schema,
-)
+from jobkit.spec.sweep_spec import FILE, SweepSpec, load_spec, schema_text, setting_overrides, spec_schema
 from jobkit.spec.yaml_files import read_document
 
 BAD = """\
@@ -82,7 +75,6 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {padded: 9, paragraphs_per_call: 1}", "2:9", "paragraphs_per_call cuts"),
         ("sweep: {padded: 9, padded_chars: [9]}", "2:20", "the earlier name of padded; keep one"),
         ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded: "),
-        ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
         ("sweep: {mps: [on, yes]}", "2:19", "sweep.mps.1: 'yes': should be one of off, on, auto"),
         ("sweep: {batch_size: [true]}", "2:22", "batch_size.0: True: should be a whole number above 0"),
         ("workload: a:B\nsweep: {mode: [a b]}", "3:16", "should be a word of letters, digits"),
@@ -90,7 +82,6 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("workload: 3", "2:11", "should be the name of a workload, or a mapping with a command"),
         ("workload: {shell: true}", "2:1", "workload.command: required, not given"),
         ("workload: {command: a, file: [x]}", "2:24", "workload.file: no such key; did you mean"),
-        ("precision: half", "2:12", "'half': should be 'fp32', 'tf32', 'fp16' or 'bf16'"),
         ("policy: {ram_oom: {memory: xnan}}", "2:28", "a factor is written like x1.5"),
         ("sweep:\n  batch_sise: [50]", "3:3", "sweep.batch_sise: no such knob; did you mean 'batch_size'?"),
         ("sweep: {zip: {batch_size: [1, 2], workers: [1]}}", "2:9", "batch_size has 2, workers has 1"),
@@ -98,7 +89,6 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {batch_size: []}", "2:9", "sweep.batch_size: no values"),
         ("sweep: {include: [{x: 1}]}", "2:20", "sweep.include.0.x: no such knob"),
         ("sweep: {quiet: [on]}", "2:9", "no such knob, of no shipped workload; one of: batch_"),
-        ("sweep: {precision: [fp32, fp64]}", "2:27", "precision.1: 'fp64': should be one of fp32, tf32"),
         ("sweep: {tokenizer_batch: auto}", "2:9", "sweep.tokenizer_batch: only batch_size may be 'auto'"),
         ("workload: count\nsweep: {precision: [bf16]}", "3:9", "stanza-ner, hf-token-classification and"),
         ("sweep: [50]", "2:8", "sweep: [50]: should be a mapping of knobs to values"),
@@ -108,18 +98,10 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {zip: {batch_size: [1, 2], tokenizer_batch: [3, 4]}}\nfind_max: {}", "2:35", "needs a"),
         ("find_max: {memory: 16}", "2:20", "find_max.memory: 16: device, or a size with a unit: 16GiB"),
         ("find_max: {memory: card}", "2:20", "find_max.memory: 'card': size 'card': not understood"),
-        ("find_max: {memroy: device}", "2:12", "find_max.memroy: no such key; did you mean 'memory'?"),
         ("profile: scalene", "2:10", "scalene is no longer a profiler: use python"),
-        ("find_max: 16GiB", "2:11", "find_max: '16GiB': should be"),
         ('text: "a\\0b"', "2:7", "a NUL"),
-        (
-            "workload: {command: c, metrics: {1: 2}}",
-            "2:37",
-            "workload.metrics.1: 1: should be a valid string",
-        ),
+        ("workload: {command: c, metrics: {1: 2}}", "2:37", "metrics.1: 1: should be a valid string"),
         ("sweep: {batch_size: [auto, 5]}", "2:22", "'auto': should be a whole number above 0"),
-        ("sweep: {zip: {batch_size: [auto]}}", "2:28", "'auto': should be a whole number above 0"),
-        ("sweep: {include: [{batch_size: auto}]}", "2:20", "'auto': should be a whole number above 0"),
     ],
 )
 def test_a_fault_has_its_place(tmp_path: Path, text: str, place: str, phrase: str) -> None:
@@ -187,14 +169,6 @@ def test_what_is_written_out_and_short_forms_are_read_back(tmp_path: Path) -> No
     assert loaded(tmp_path, "").shortcuts == "off"
 
 
-def test_a_part_that_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path) -> None:
-    parts = {"resources": "[1]", "model": "[1]", "environment": "***", "find_max": "[1]", "policy": "[1]"}
-    assert refused(tmp_path, "name: x\n" + "".join(f"{part}: [1]\n" for part in parts)) == [
-        f"{line}:{len(part) + 3}: {part}: {value}: should be a mapping of keys to values"
-        for line, (part, value) in enumerate(parts.items(), 2)
-    ]
-
-
 def test_a_setting_that_a_search_found_is_read_as_overrides(tmp_path: Path) -> None:
     text = "order: sorted\nmps: on\nresources:\n  cpus: 1\nsweep:\n  padded_chars: [20000]\n"
     (tmp_path / "setting.yaml").write_text(text, encoding="utf-8")
@@ -218,38 +192,23 @@ def test_an_objective_has_the_usual_direction_of_a_figure_that_jobkit_measures(t
 
 
 def test_constraints_are_bounds_of_any_figure(tmp_path: Path) -> None:
-    constraints = loaded(
-        tmp_path,
-        "",
-        "constraints={gpu_memory: 1GiB, batch_p95: 500ms, cpus: 2, a b: {max: -1.5}}",
-        "constraints.f1.min=0.9",
-    ).constraints
-    assert constraints.bounds == {
-        "gpu_memory": (None, 2**30),
-        "batch_p95": (None, 0.5),
-        "a b": (None, -1.5),
-        "f1": (0.9, None),
-    }
-    loaded(tmp_path, "", "constraints={f1: {min: 0.9}}", "objective={metric: f1, direction: max}")
+    given = "constraints={gpu_memory: 1GiB, batch_p95: 500ms, cpus: 2, a b: {max: -1.5}}"
+    bounds = loaded(tmp_path, "", given, "constraints.f1.min=0.9").constraints.bounds
+    upper = {"gpu_memory": (None, 2**30), "batch_p95": (None, 0.5), "a b": (None, -1.5)}
+    assert bounds == {**upper, "f1": (0.9, None)}
 
 
-@pytest.mark.parametrize(
-    ("override", "phrase"),
-    [
-        ("objective.metric=f1", "needs objective.direction"),
-        ("objective={metrik: f1}", "did you mean 'metric'?"),
-        ("constraints.f1=0.9", "should be {min: NUMBER}, {max: NUMBER} or both"),
-        ("constraints.batch_p96=2s", "other names are gpu_memory, batch_p95, joules_per_1000, cpus"),
-        ("constraints.f1={min: 2, max: 1}", "no value is at least min and at most max"),
-        ("constraints.f1={min: .nan}", "should be a valid number"),
-    ],
-)
-def test_objectives_and_constraints_that_mean_nothing_are_refused(
-    tmp_path: Path, override: str, phrase: str
-) -> None:
-    (line,) = refused(tmp_path, "name: t\n", override)
-    assert line.startswith(f"--set {override}: ")
-    assert phrase in line
+def test_objectives_and_constraints_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+    for override, phrase in {
+        "objective.metric=f1": "needs objective.direction",
+        "constraints.f1=0.9": "should be {min: NUMBER}, {max: NUMBER} or both",
+        "constraints.batch_p96=2s": "other names are gpu_memory, batch_p95, joules_per_1000, cpus",
+        "constraints.f1={min: 2, max: 1}": "no value is at least min and at most max",
+        "constraints.f1={min: .nan}": "should be a valid number",
+    }.items():
+        (line,) = refused(tmp_path, "name: t\n", override)
+        assert line.startswith(f"--set {override}: ")
+        assert phrase in line
 
 
 SPEC_PAGE = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
@@ -282,29 +241,23 @@ def test_shipped_sweeps_and_the_specs_of_the_page_obey_the_shipped_schema(
         checker.validate(read_document(path).data)
 
 
-@pytest.mark.parametrize(
-    ("path", "values"),
-    [
-        ("workload", ["stanza-nre"]),
-        ("repeats", [0, "some", {"share": 3}, {"least": 1}]),
-        ("resources.memory", [8, "8 gigs"]),
-        ("resources.walltime", ["10:00", "10 weeks"]),
-        ("resources.options", [{"pbs": ["-x"]}]),
-        ("sweep.batch_size", [[50, "many"], []]),
-        ("find_max", ["device", {"memory": 16}, {"memory": "card"}, {"verify": "yes"}, {"batch": 9}]),
-    ],
-)
-def test_what_jobkit_refuses_an_editor_marks(
-    path: str, values: list[object], tmp_path: Path, checker: jsonschema.Draft202012Validator
+def test_what_jobkit_refuses_an_editor_marks_and_what_jobkit_takes_it_takes(
+    tmp_path: Path, checker: jsonschema.Draft202012Validator
 ) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text("name: x\n", encoding="utf-8")
-    for value in values:
-        data = read_document(file, [f"{path}={json.dumps(value)}"]).data
+    refused: dict[str, list[object]] = {
+        "workload": ["stanza-nre"],
+        "repeats": [0, "some", {"share": 3}, {"least": 1}],
+        "resources.memory": [8, "8 gigs"],
+        "resources.walltime": ["10:00", "10 weeks"],
+        "resources.options": [{"pbs": ["-x"]}],
+        "sweep.batch_size": [[50, "many"], []],
+        "find_max": ["device", {"memory": 16}, {"memory": "card"}, {"verify": "yes"}, {"batch": 9}],
+    }
+    for key, value in ((key, value) for key, values in refused.items() for value in values):
+        data = read_document(file, [f"{key}={json.dumps(value)}"]).data
         assert not checker.is_valid(data), value
-
-
-def test_what_jobkit_takes_an_editor_takes(checker: jsonschema.Draft202012Validator) -> None:
     walltimes = ("90m", "2 h", "00:10:00", "1-12:00:00", "3d")
     sizes = [{"memory": f"1.5 {unit}"} for unit in SIZE_UNITS]
     taken: dict[str, list[object]] = {

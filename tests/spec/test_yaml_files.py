@@ -66,22 +66,17 @@ def test_a_pipe_that_a_shell_made_is_read() -> None:
         assert read_document(Path(f"/dev/fd/{reading}")).data == {"name": "x"}
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        ("sweeps/demo.yaml", "mkdir -p sweeps && cp {shipped} sweeps/demo.yaml"),
-        ("demo.yaml", "copy it: cp {shipped} demo.yaml"),
-        ("here/demo.yaml", "name a YAML file"),
-    ],
-)
-def test_a_missing_spec_that_jobkit_ships_can_be_copied(
-    path: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("here/demo.yaml").mkdir(parents=True)
-    with pytest.raises(JobkitError) as caught:
-        read_document(Path(path))
-    assert hint.format(shipped=shipped_folder("sweeps") / "demo.yaml") in caught.value.hint
+def test_a_missing_spec_that_jobkit_ships_can_be_copied(here: Path) -> None:
+    (here / "here" / "demo.yaml").mkdir(parents=True)
+    shipped = shipped_folder("sweeps") / "demo.yaml"
+    for path, hint in {
+        "sweeps/demo.yaml": f"mkdir -p sweeps && cp {shipped} sweeps/demo.yaml",
+        "demo.yaml": f"copy it: cp {shipped} demo.yaml",
+        "here/demo.yaml": "name a YAML file",
+    }.items():
+        with pytest.raises(JobkitError) as caught:
+            read_document(Path(path))
+        assert hint in caught.value.hint
 
 
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
