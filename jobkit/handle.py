@@ -416,8 +416,8 @@ def apply(
     options = {_OPTIONS.get(name) or name: value for name, value in options.items()}
     word = str(run.folder if isinstance(run, Run) else run)
     if on := on or (run.on if isinstance(run, Run) else ""):
-        files = {"run": word, "corpus": _paths(corpus)}
-        given = {**files, "out": str(out), "stand_in": stand_in, **options}
+        files = {"run": word, "corpus": _paths(corpus), "site": options.get("site")}
+        given = {**options, "run": word, "corpus": files["corpus"], "out": str(out), "stand_in": stand_in}
         return _begin_there(on, "apply", changes, given, files)
     from jobkit.core.paths import cache_dir
     from jobkit.extensions.corpus import apply as applying

@@ -123,9 +123,12 @@ def status(scheduler: str | None, folder: Path) -> int:
 @dir_option
 def reset(scheduler: str | None, folder: Path) -> int:
     """End a practice cluster, remove all its files, and start it empty."""
-    for name in [removed.place.scheduler for removed in cluster.remove(folder, scheduler)]:
+    names = [removed.place.scheduler for removed in cluster.remove(folder, scheduler)]
+    for name in names:
         cluster.up(folder, name)
         terminal.say(f"{name} is up, with an empty accounting")
+    if not names:
+        terminal.say(f"no practice cluster is in {folder}")
     return 0
 
 

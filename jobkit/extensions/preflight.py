@@ -53,6 +53,7 @@ class SettingLoad:
     batches: int  # the number of batches in one pass over the text
     efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
     alone: int = 0  # the number of items longer than ``padded``: each is a batch of its own
+    every: int = 1  # of so many paragraphs it works on one
 
 
 @keyed
@@ -97,12 +98,12 @@ def preflight(
     named = named if fast else build_model(named, say)
     named.spec.refuse_command("jobkit preflight")
     spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
-    loads = batch_sizes.loads_of(spec, lengths_of(named, say, fast=fast))
-    chosen = batch_sizes.choose(spec, named.inputs.model, loads, gpu)
+    lengths = lengths_of(named, say, fast=fast)  # of the whole text; those of loads are of a part
+    chosen = batch_sizes.choose(spec, named.inputs.model, batch_sizes.loads_of(spec, lengths), gpu)
     if batch_sizes.is_auto(spec):
         spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
     loads, paragraphs = chosen.loads, paragraphs_of(named.inputs.text)
-    lengths, model = loads.lengths, named.inputs.model
+    model = named.inputs.model
     return Preflight(
         text=named.inputs.text.name,
         workload=spec.workload_name,
@@ -131,7 +132,8 @@ def preflight(
 def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, knobs.Value]) -> SettingLoad:
     by_length = params.get(knobs.ORDER, spec.order) == knobs.SORTED
     swept = knobs.numbers(params)
-    lengths = lengths.every(swept.get(knobs.EVERY, spec.every))
+    every = swept.get(knobs.EVERY, spec.every)
+    lengths = lengths.every(every)
     budget, size = knobs.budget_of(swept), swept.get(knobs.BATCH_SIZE, DEFAULT_BATCH_SIZE)
     cut = Cut(**{name: swept.get(name, size) for name in knobs.CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)
@@ -148,6 +150,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, knobs.Value
         batches=chunks.batches,
         efficiency=None if lengths.source == NONE else chunks.efficiency,
         alone=sum(1 for _ in longer),
+        every=every,
     )
 
 
@@ -299,7 +302,9 @@ def _settings(report: Preflight) -> Iterator[str]:
         words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
         yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
         if setting.alone:
-            longer = [item for item in report.longest if item.length > (knobs.budget_of(setting.params) or 0)]
+            budget = knobs.budget_of(setting.params) or 0
+            part = [item for item in report.longest if item.paragraph % setting.every == 0]
+            longer = [item for item in part if item.length > budget]
             places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
             rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
             yield f"    longer than that, so a batch each: {'; '.join(places)}{rest}"

@@ -11,13 +11,14 @@ import json
 import os
 import stat
 import threading
+from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
@@ -208,5 +209,7 @@ def _connection(parts: SplitResult) -> HTTPConnection:
     via = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else parts
     connection = kind(via.hostname or "", via.port, timeout=DEADLINE_S)
     if proxy:
-        connection.set_tunnel(host, parts.port)
+        user = unquote(via.netloc.rpartition("@")[0])
+        given = {"Proxy-Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
+        connection.set_tunnel(host, parts.port, given)
     return connection

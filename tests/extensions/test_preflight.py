@@ -56,6 +56,18 @@ def test_in_haste_no_model_is_touched(spec: Path, tmp_path: Path, monkeypatch: p
     assert (on_gpu.gpu_memory_bytes, on_gpu.gpu_memory_named) == (24 * GIB, False)
 
 
+def test_a_part_of_the_text_is_judged_alike_alone_and_next_to_others(spec: Path) -> None:
+    alone = preflight(spec, ("sweep={padded: [600]}", "every=4"))
+    both = preflight(spec, ("sweep={padded: [600]}", "sweep.every=[1, 4]"))
+    whole, part = both.settings
+    assert [one.batches for one in alone.settings] == [part.batches]
+    assert part.batches < whole.batches
+    assert (whole.alone, part.alone) == (1, 0)
+    assert alone.longest == both.longest
+    first = both.longest[0]
+    assert (first.paragraph, first.beginning[:4]) == (7, "word")
+
+
 def test_the_loads_are_those_of_the_records_of_a_gpu(kept_cache: Path, tiny_model: ModelRef) -> None:
     """The full-size stand-in has a tokenizer of its own; the largest loads come out the same."""
     text = find_text("sample", base=kept_cache, cache=kept_cache)

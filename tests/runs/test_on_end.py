@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,6 +52,10 @@ class Server:
                 self.send_response(status)
                 self.send_header("Location", "/services/elsewhere")
                 self.end_headers()
+
+            def do_CONNECT(self) -> None:
+                server.told.append({"proxy": self.headers["Proxy-Authorization"]})
+                self.send_error(407)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
@@ -263,3 +268,13 @@ def test_an_address_is_refused_and_not_shown(tmp_path: Path) -> None:
         with pytest.raises(JobkitError, match=reason) as refused:
             on_end.address_of(Webhook(file=str(file)))
         assert "s3cret" not in str(refused.value)
+
+
+def test_a_proxy_gets_the_user_that_the_environment_names(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", f"http://me:a%40b@127.0.0.1:{server.http.server_port}")
+    monkeypatch.setenv("HOOK", f"https://hook.invalid{PATH}")
+    on_end.tell(run := ended(tmp_path / "run", HOOK))
+    assert server.told == [{"proxy": f"Basic {b64encode(b'me:a@b').decode()}"}]
+    assert on_end.states(run) == {"webhook": "kept: no connection (OSError)"}

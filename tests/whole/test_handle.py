@@ -15,6 +15,7 @@ import pytest
 import jobkit
 from jobkit.report.tables import typed
 from jobkit.runs.status import RunStatus
+from jobkit.spec.yaml_files import as_yaml
 from tests.support import public_names
 from tests.support.commands import jobkit as jobkit_command
 
@@ -101,7 +102,11 @@ def host(tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_host_answers_as_this_machine_does(host: Path, here: Path) -> None:
     (here / "letters.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     spec = {**SPEC, "text": "letters.txt"}
-    run = jobkit.sweep(spec, on="hec")
+    (here / "spec.yaml").write_text(as_yaml(spec), encoding="utf-8")
+    sent = jobkit.sweep(here / "spec.yaml", on="hec")
+    assert sent.wait(300).exit_code == 0
+    assert str(here / "letters.txt") not in (host / sent.folder / "points.jsonl").read_text(encoding="utf-8")
+    run = jobkit.sweep(spec, on="hec", new=True)
     state = run.wait(300)
     assert (run.submitted, dict(state.counts), state.exit_code) == (True, {"done": 2}, 0)
     assert (host / run.folder / "points.jsonl").is_file()

@@ -126,7 +126,7 @@ def call(host: str, name: str, given: Mapping[str, Any], **named: object) -> Map
 def _there(value: Any, inputs: Inputs) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, (list, tuple)):
         return [_there(one, inputs) for one in value]
-    return inputs.renamed.get(value, value) if isinstance(value, str) else value
+    return inputs.renamed.get(str(value), value) if isinstance(value, (str, Path)) else value
 
 
 def fetch_merged(host: str, run: str, fmt: str, output: str) -> Path:

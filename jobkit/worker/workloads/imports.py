@@ -20,13 +20,17 @@ def import_without(framework: str, later: Collection[str]) -> ModuleType:
 
     A version that uses one of them at once is imported as it is. What is not installed stays missing.
     """
-    finder = _Finder({name for name in later if name not in sys.modules and find_spec(name)})
+    before = set(sys.modules)
+    finder = _Finder({name for name in later if name not in before and find_spec(name)})
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(framework)
     except Exception:
         if not finder.found:
             raise
+        package = framework.partition(".")[0]
+        for name in {name for name in sys.modules if name.partition(".")[0] == package} - before:
+            del sys.modules[name]
     finally:
         sys.meta_path.remove(finder)
         for name in finder.found:

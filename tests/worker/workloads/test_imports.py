@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -25,21 +26,29 @@ def use():
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "is_later"), [(USES, True), (f"{USES}class Own(scores.ranks.Graph):\n    pass\n", False)]
-)
+AT_ONCE = "from scores.ranks import Graph\nclass Own(Graph):\n    pass\n"
+
+
+@pytest.mark.parametrize(("second", "is_later"), [("", True), (AT_ONCE, False)])
 def test_a_package_is_imported_when_the_framework_uses_it(
-    code: str, *, is_later: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    second: str, *, is_later: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A framework that uses it at once is imported as it is."""
+    """A framework of which any part uses it at once is imported as it is."""
     name = f"framework_{is_later}"
-    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text(f"from {name}.first import use\nimport {name}.second\n")
+    (tmp_path / name / "first.py").write_text(USES)
+    (tmp_path / name / "second.py").write_text(second)
     (tmp_path / "scores").mkdir()
     for module, text in SCORES.items():
-        (tmp_path / "scores" / f"{module}.py").write_text(text, encoding="utf-8")
+        (tmp_path / "scores" / f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    framework = import_without(name, ("scores", "missing_scores"))
-    assert ("scores" not in sys.modules) is is_later
-    assert framework.use() == (2, 3, True)
-    for one in ("scores", "scores.ranks", name):
-        del sys.modules[one]
+    try:
+        framework = import_without(name, ("scores", "missing_scores"))
+        assert ("scores" not in sys.modules) is is_later
+        assert isinstance(framework.first.rank, FunctionType)
+        assert (framework.first.rank.__name__ == "rank") is not is_later
+        assert framework.use() == (2, 3, True)
+    finally:
+        for one in [one for one in sys.modules if one.partition(".")[0] in {name, "scores"}]:
+            del sys.modules[one]
