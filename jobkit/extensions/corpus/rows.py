@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -84,15 +84,13 @@ class RowsWriter:
 
     def write(self, lines: list[Line]) -> None:
         with name_file_in_errors(self._path):
-            for piece, group in groupby(sorted(lines, key=itemgetter(0)), key=itemgetter(1)):
-                several = list(group)
-                data = b"".join(line.text for line in several)
-                self._file.write(data)
-                self._digest.update(data)
-                self.rows += len(several)
-                self._types |= {line.types for line in several}
-                self.pieces += [0] * (piece + 1 - len(self.pieces))
-                self.pieces[piece] += len(data)
+            for line in sorted(lines, key=itemgetter(0)):
+                self._file.write(line.text)
+                self._digest.update(line.text)
+                self._types.add(line.types)
+                self.rows += 1
+                self.pieces += [0] * (line.piece + 1 - len(self.pieces))
+                self.pieces[line.piece] += len(line.text)
 
     def end(self, *, only: bool) -> tuple[str, int, str]:
         """Sync the part and give it its name; return that, its size and its SHA-256."""
@@ -252,6 +250,7 @@ class RowsFile(Output):
         self._first = 0
         self._paragraphs = 0
         self._whole = True  # whether what was written ends with a window
+        self._seen_types: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._bad: list[Quarantined] = []  # of the part
         # windows without rows at the beginning, as long as it is not known whether there are vectors
         self._held: list[Paragraph] = []
@@ -296,6 +295,7 @@ class RowsFile(Output):
             if isinstance(at := found[name], int):
                 found[name] = given_offset(paragraph, at)
         types = tuple(_TYPES.get(type(value), "other") for value in row[1:])
+        types = self._seen_types.setdefault(types, types)  # one tuple for all rows: they wait in memory
         text = _encode(found).encode("utf-8", "backslashreplace") + b"\n"
         return Line(order, paragraph.piece, types, text)
 

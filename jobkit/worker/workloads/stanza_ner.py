@@ -424,7 +424,7 @@ def _import_stanza() -> Any:  # noqa: ANN401 - Stanza is untyped
     hidden = {"transformers"} - set(sys.modules)
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be imported
     try:
-        return import_without("stanza", ("networkx", "udtools"))
+        return import_without("stanza", ("networkx",))
     finally:
         for name in hidden:
             del sys.modules[name]
