@@ -1,4 +1,4 @@
-"""The last phase of a search, and the time that is kept for it. Pure, standard library only."""
+"""The last phase of a search. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar
 
 from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Mean, Setting, key_of
 from jobkit.core import knobs
+from jobkit.extensions.tune.budget import Budget, ShortBudget
 from jobkit.extensions.tune.goal import TuneGoal, part, whole
 from jobkit.extensions.tune.measured import FINAL, MEMORY, SEARCH, Candidate, Limit, Measured, TuneAnswer
 
 DOUBT = 0.45
 """A step is beyond doubt if the logarithm of its gain is farther than this from that of the least gain: 1.6
 standard deviations of the ratio of speeds that scatter by 20 %."""
-SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
-"""The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
-the last is the least of the plain loop, whose part is cut first."""
 LONGER = 1.1
 """How many times as long as an earlier repeat the next one may take in a short search."""
 LOOP_TIMES = 4.0
@@ -28,72 +25,6 @@ PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 
 Params = Mapping[str, knobs.Value]
-
-
-@dataclass
-class Budget:
-    """The time that a search has left, and which candidates it leaves out for lack of it."""
-
-    goal: TuneGoal
-    measured: Measured
-    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
-    # The times of files cannot show it, because a copy of the run folder loses them.
-    tried: Sequence[Candidate] | None
-    between: ClassVar[float] = 0.0  # the share of the budget for the time between points
-
-    @property
-    def has_ended(self) -> bool:
-        return self.tried is not None
-
-    @property
-    def left_s(self) -> float:
-        held_s = sum(result.held_s for _, result in self.measured.results)
-        return self.goal.budget_s * (1 - self.between) - held_s
-
-    def skips(self, candidate: Candidate, *, late: bool = False) -> bool:
-        """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
-        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left, of which the finalists need half, is too short."""
-        return self.skips(candidate, late=self.left_s < 0.5 * self.goal.budget_s)
-
-
-class ShortBudget(Budget):
-    """The budget of a search with time for few starts of processes.
-
-    It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
-    """
-
-    between = 0.03
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left is needed for the fewest repeats."""
-        if self.has_ended:
-            return self.skips(candidate)
-        last, result = self.measured.results[-1]
-        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
-        fresh_s, stood_s = self.measured.starts_s()
-        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * self.goal.budget_s)
-        return self.left_s < next_s + self._kept_s(candidate)
-
-    def _kept_s(self, candidate: Candidate) -> float:
-        """Return how much time is kept for the finals while a candidate is measured."""
-        goal = self.goal
-        if goal.fills_gpu:
-            probe_s, _ = self.measured.starts_s()  # of the small part of the plain loop
-            return self.finals_s(LOOP_PART * goal.budget_s) + probe_s
-        first = candidate.phase == SEARCH and not self.measured.good(SEARCH)
-        # without more workers all is in vain
-        return self.finals_s((LEAST_PART if first else LOOP_PART) * goal.budget_s)
-
-    def finals_s(self, loop_s: float) -> float:
-        """Return how long the fewest repeats take, each with so much work of the plain loop."""
-        fresh_s, stood_s = self.measured.starts_s()
-        finalist_s = FINAL_PART * self.goal.budget_s
-        if self.goal.fills_gpu:
-            finalist_s = max(finalist_s, self.measured.results[-1][1].work_s)
-        return 2 * fresh_s + self.goal.fewest * (stood_s + (loop_s + finalist_s))
 
 
 @dataclass
@@ -276,18 +207,19 @@ class ShortFinals(FinalPhase):
 
         By another objective than speed both work on the same part.
         """
-        goal, budget_s, whole_s = self.goal, self.goal.budget_s, self.measured.whole_s()
-        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], self.budget.finals_s(0.0)
+        goal, budget, whole_s = self.goal, self.budget, self.measured.whole_s()
+        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], budget.finals_s(0.0)
         items = max(result.speed * result.whole_s for _, result in self.measured.alone)
         loop_s = LOOP_TIMES * max(whole_s.values())
         if goal.fills_gpu:
             probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
             loop_s = self.measured.measure(probe).whole_s or loop_s
-        room_s = (self.budget.left_s / LONGER - least_s) / goal.fewest
+        room_s = (budget.left_s / LONGER - least_s) / goal.fewest
         batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
-        most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
-        of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
-        every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
+        # a batch, if there is time for one
+        most_s = min(max(budget.loop_part * goal.budget_s, batch_s), room_s)
+        of_loop = math.ceil(loop_s / max(budget.least_part * goal.budget_s, most_s))
+        every = math.ceil(max(finals_s, default=1.0) / (budget.final_part * goal.budget_s))
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
 
 

@@ -20,7 +20,8 @@ from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.setting import key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED
-from jobkit.extensions.tune.finals import DOUBT, SEARCH_PART, Budget, FinalPhase, ShortBudget, ShortFinals
+from jobkit.extensions.tune.budget import Budget, ShortBudget
+from jobkit.extensions.tune.finals import DOUBT, FinalPhase, ShortFinals
 from jobkit.extensions.tune.goal import TuneGoal, without_shortcuts
 from jobkit.extensions.tune.measured import (
     MEMORY,
@@ -259,6 +260,7 @@ class _Search:
 class _ShortSearch(_Search):
     """A search with time for few starts of processes, which take longer than the work."""
 
+    budget: ShortBudget
     # Of 16 workers on an H100 it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it
     # (tune-short.tar.xz). A search whose workers run out of memory tries fewer, also in the finals; a larger
     # figure would leave out workers that memory holds.
@@ -278,7 +280,7 @@ class _ShortSearch(_Search):
 
     def _search_every(self, workers: int) -> int:
         alone_s = min(result.whole_s for _, result in self.measured.alone)
-        most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
+        most = math.ceil(alone_s / workers / (self.budget.search_part * self.goal.budget_s))
         return min(super()._search_every(workers), most)
 
     def _compare(self) -> None:
