@@ -15,8 +15,7 @@ class Budget:
     """The time that a search has left, and which candidates it leaves out for lack of it.
 
     A search runs again from its start for each candidate, and to read its answer after it has ended. Then
-    `tried` decides what is left out, not the time, which a copy of the run folder may have lost with the times
-    of files.
+    `tried` decides what is left out, not the time: a copy of the run folder may have lost the times of files.
     """
 
     goal: TuneGoal

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from jobkit.answers.objective import Finals
-from jobkit.answers.setting import Mean, Setting, key_of
+from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core import knobs
 from jobkit.extensions.tune.budget import Budget, ShortBudget
 from jobkit.extensions.tune.goal import TuneGoal, part, whole
@@ -50,27 +50,30 @@ class FinalPhase:
 
         ``limit``: what limits the search up to here.
         """
-        ranked, budget = self.ranked(), self.budget
-        number = self._number(ranked)
-        chosen = [whole(one.params) for one in (self._tried() if budget.has_ended else ranked)]
-        settings = list({key_of(setting): setting for setting in chosen}.values())
-        rows = self._rows(settings[:number])
-        while rows and (failed := self._repeat(rows)):
+        ranked = self.ranked()
+        wanted, choice = self._finalists_wanted(ranked), self._choice(ranked)
+        if not choice and self.budget.skips(Candidate(self.goal.loop, FINAL)):
+            return TuneAnswer(why=_why_none(self._finals()))
+        settings = self._in_parts(choice[:wanted])
+        while failed := self._repeat(settings):
             limit = self.measured.measure(failed).failure(failed.workers)
-            # what the search held may not hold on more of the text
-            fewer = [one for one in settings if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
-            if not fewer or not self._failed(rows) or not (budget.has_ended or budget.left_s > 0):
+            # what memory held in the search may not fit on more of the text
+            fewer = [one for one in choice if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
+            in_time = self.budget.has_ended or self.budget.left_s > 0
+            # ends without a setting of fewer workers or time for it, or if a later repeat succeeded after all
+            if not fewer or not in_time or not self._failed(settings):
                 break
-            settings, rows = fewer, self._rows(fewer[:number])
+            choice, settings = fewer, self._in_parts(fewer[:wanted])
         finals = self._finals()
         if finals.winner is None:
             return TuneAnswer(why=_why_none(finals))
-        return TuneAnswer(finalists=tuple(settings[:number]), limit=limit.name, why=limit.why)
+        return TuneAnswer(finalists=tuple(choice[:wanted]), limit=limit.name, why=limit.why)
 
-    def _number(self, ranked: Sequence[Candidate]) -> int:
-        """Return 1 if the best setting is faster beyond doubt, else 2, as in a search that has ended.
+    def _finalists_wanted(self, ranked: Sequence[Candidate]) -> int:
+        """Return 1 if the best setting is faster beyond doubt, else 2.
 
-        If its first finalist failed, the next one may be there in its place.
+        A search that has ended shows its finalists, so 2 has all of them; but if the first failed, the next
+        one may be there in its place.
         """
         firsts = map(self.measured.result_of, self._tried()[:1])
         replaced = any(first and not first.speed for first in firsts)
@@ -79,6 +82,11 @@ class FinalPhase:
         best, next_best = map(self.measured.speed, ranked[:2])
         return 1 if math.log(best / next_best) > DOUBT else 2
 
+    def _choice(self, ranked: Sequence[Candidate]) -> list[Params]:
+        """Return what to take finalists from, the best first: of a search that has ended its finalists."""
+        chosen = [whole(one.params) for one in (self._tried() if self.budget.has_ended else ranked)]
+        return list({key_of(setting): setting for setting in chosen}.values())
+
     def _tried(self) -> list[Candidate]:
         """Return the finalists of a search that has ended."""
         return [one for one in self.budget.tried or () if self._is_finalist(one)]
@@ -86,46 +94,54 @@ class FinalPhase:
     def _is_finalist(self, candidate: Candidate) -> bool:
         return candidate.phase == FINAL and whole(candidate.params) != self.goal.loop
 
-    def _rows(self, finalists: Sequence[Params]) -> Sequence[Params]:
-        """Return the plain loop and finalists, each on its part of the text; empty if none is to run."""
-        goal, budget = self.goal, self.budget
-        if not finalists and budget.skips(Candidate(goal.loop, FINAL)):
-            return []
-        known = [one for one, _ in self.measured.results] if budget.tried is None else budget.tried
-        finals = [one.params for one in known if one.phase == FINAL]
-        parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
-        of_loop, every = (1, 1) if budget.has_ended else self._parts(finalists)
-        planned = [(goal.loop, of_loop), *((row, every) for row in finalists)]
-        return [part(row, parts.get(key_of(row), own)) for row, own in planned]
+    def _in_parts(self, finalists: Sequence[Params]) -> list[Params]:
+        """Return the plain loop and finalists, each on its part of the text, in all repeats the same."""
+        earlier, loop = self._parts_of_earlier(), self.goal.loop
+        of_loop, every = (1, 1) if self.budget.has_ended else self._parts(finalists)
+        planned = [(loop, of_loop), *((setting, every) for setting in finalists)]
+        return [part(setting, earlier.get(key_of(setting), own)) for setting, own in planned]
 
-    def _repeat(self, rows: Sequence[Params]) -> Candidate | None:
+    def _parts_of_earlier(self) -> dict[Key, int]:
+        """Return the part of the text of each setting that had a point in the finals."""
+        tried = self.budget.tried
+        known = [one for one, _ in self.measured.results] if tried is None else tried
+        finals = [one.params for one in known if one.phase == FINAL]
+        return {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
+
+    def _repeat(self, settings: Sequence[Params]) -> Candidate | None:
         """Measure the plain loop and the finalists in turn, while one succeeds; return as `_failed`.
 
         Every other time their order is reversed: neighbours that are alike share their processes, each has
         several processes, and what changes with time is the same for all.
         """
-        goal, results = self.goal, self.measured.results
-        for repeat in range(1, max(goal.repeats, goal.most_repeats) + 1):
+        budget, results = self.budget, self.measured.results
+        for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(results)
-            for params in rows if repeat % 2 else rows[::-1]:
+            in_turn = settings if repeat % 2 else settings[::-1]
+            for params in in_turn:
                 self.measured.measure(Candidate(params, FINAL, repeat))
-            if failed := self._failed(rows):
+            if failed := self._failed(settings):
                 return failed
-            if goal.share:
-                enough = repeat >= goal.repeats and all(map(self._is_known, rows))
-            else:
-                once = len(self.measured.means()) + 3 * goal.repeats  # each setting measured once
-                decided = repeat % goal.repeats == 0 and self._finals().decided
-                enough = decided or len(results) + len(rows) > 2 * once
             last_s = sum(result.held_s for _, result in results[before:])
-            again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
-            if enough or self.budget.skips(again, late=self.budget.left_s < last_s):
+            again = Candidate(in_turn[-1], FINAL, repeat + 1)
+            if self._enough(repeat, settings) or budget.skips(again, late=budget.left_s < last_s):
                 break
         return None
 
-    def _failed(self, rows: Sequence[Params]) -> Candidate | None:
-        """Return the last finalist of these rows if none succeeded."""
-        ran = [one for one, _ in self.measured.results if one.params in rows and self._is_finalist(one)]
+    def _enough(self, repeat: int, settings: Sequence[Params]) -> bool:
+        """Return whether so many repeats show what the goal asks for, or no more points are allowed."""
+        goal = self.goal
+        if goal.share:
+            return repeat >= goal.repeats and all(map(self._is_known, settings))
+        if repeat % goal.repeats == 0 and self._finals().decided:
+            return True
+        most_in_finals, most_times = 3, 2  # the plain loop and two finalists; as in `TuneGoal.most_points`
+        once = len(self.measured.means()) + most_in_finals * goal.repeats  # each setting measured once
+        return len(self.measured.results) + len(settings) > most_times * once
+
+    def _failed(self, settings: Sequence[Params]) -> Candidate | None:
+        """Return the last finalist of these settings if none succeeded."""
+        ran = [one for one, _ in self.measured.results if one.params in settings and self._is_finalist(one)]
         return ran[-1] if ran and not any(self.measured.measure(one).speed for one in ran) else None
 
     def _finals(self) -> Finals:
@@ -145,7 +161,7 @@ class FinalPhase:
         Both work on all of it, unless the budget is too short.
         """
         goal, good, whole_s = self.goal, self.measured.good(MEMORY, SEARCH), self.measured.whole_s()
-        finals_s, longest_s = sum(whole_s[key_of(row)] for row in finalists), max(whole_s.values())
+        finals_s, longest_s = sum(whole_s[key_of(one)] for one in finalists), max(whole_s.values())
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
         room_s = self.budget.left_s / goal.repeats - (1 + len(finalists)) * start_s
         if room_s <= 0:
@@ -153,9 +169,9 @@ class FinalPhase:
         if not goal.cuts_loop:
             every = max(1, math.ceil((longest_s + finals_s) / room_s))
             return every, every
-        # the least time of the plain loop's work in the finals, if the budget is too short for the whole text
+        least_loop_s = 20.0  # of the plain loop's work, if the budget is too short for the whole text
         loop_s = LOOP_TIMES * longest_s
-        of_loop_s = min(loop_s, max(20.0, room_s - finals_s))
+        of_loop_s = min(loop_s, max(least_loop_s, room_s - finals_s))
         every = max(1, math.ceil(finals_s / max(room_s - of_loop_s, room_s / 2)))
         return math.ceil(loop_s / of_loop_s), min(every, goal.memory_every)
 
@@ -166,39 +182,44 @@ class ShortFinals(FinalPhase):
 
     budget: ShortBudget
 
-    def _number(self, _: Sequence[Candidate]) -> int:
+    def _finalists_wanted(self, _: Sequence[Candidate]) -> int:
         return 1 if self.goal.objective.by_speed else 2
 
-    def _repeat(self, rows: Sequence[Params]) -> Candidate | None:
-        """Measure the first rows, whose processes may stand, then the last often, then the first again.
+    def _repeat(self, settings: Sequence[Params]) -> Candidate | None:
+        """Measure the first settings, whose processes may stand, then the last often, then the first again.
 
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
-        end by time alone; what is left after that is the last row's.
+        end by time alone; what is left after that is the last setting's.
         """
         goal = self.goal
         if not goal.fills_gpu:  # those of the finalist may stand, else those of the probe of the plain loop
-            rows = rows[::-1]
-        *first, last = [[Candidate(row, FINAL, n + 1) for n in range(goal.most_repeats)] for row in rows]
-        held_s = [self.measured.measure(repeats[0]).held_s for repeats in first]
-        if failed := self._failed(rows):
+            settings = settings[::-1]
+        *first, last = [[Candidate(one, FINAL, n + 1) for n in range(goal.most_repeats)] for one in settings]
+        once, again = [repeats[0] for repeats in first], [repeats[1:] for repeats in reversed(first)]
+        often, rest = last[: 2 * goal.repeats], last[2 * goal.repeats :]
+
+        once_s = sum([self.measured.measure(one).held_s for one in once])
+        if failed := self._failed(settings):
             return failed
         fresh_s, _ = self.measured.starts_s()
-        often = 2 * goal.repeats
-        failed = self._more(rows, last[:often], len(first) * fresh_s + (goal.repeats - 1) * sum(held_s))
-        for repeats in reversed(first):
-            failed = self._more(rows, repeats[1:], 0.0) or failed
-        return self._more(rows, last[often:], fresh_s) or failed  # in new processes
+        again_s = len(first) * fresh_s + (goal.repeats - 1) * once_s
+        failed = self._repeat_in_time(settings, often, kept_s=again_s)
+        for repeats in again:
+            failed = self._repeat_in_time(settings, repeats, kept_s=0.0) or failed
+        return self._repeat_in_time(settings, rest, kept_s=fresh_s) or failed  # in new processes
 
-    def _more(self, rows: Sequence[Params], repeats: Sequence[Candidate], kept_s: float) -> Candidate | None:
-        """Measure the fewest repeats of one of the rows, more while that leaves ``kept_s`` for others."""
+    def _repeat_in_time(
+        self, settings: Sequence[Params], repeats: Sequence[Candidate], *, kept_s: float
+    ) -> Candidate | None:
+        """Measure the fewest repeats of one of the settings, more while that leaves ``kept_s`` for others."""
         for one in repeats:
-            finals = [(row.params, done) for row, done in self.measured.results if row.phase == FINAL]
+            finals = [(final.params, done) for final, done in self.measured.results if final.phase == FINAL]
             held_s = [done.held_s for params, done in finals if params == one.params]
             late = one.repeat > self.goal.fewest and self.budget.left_s < kept_s + LONGER * min(held_s)
             if self.budget.skips(one, late=late):
                 break
             self.measured.measure(one)
-            if failed := self._failed(rows):
+            if failed := self._failed(settings):
                 return failed
         return None
 
@@ -208,7 +229,7 @@ class ShortFinals(FinalPhase):
         By another objective than speed both work on the same part.
         """
         goal, budget, whole_s = self.goal, self.budget, self.measured.whole_s()
-        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], budget.finals_s(0.0)
+        finals_s, least_s = [whole_s[key_of(one)] for one in finalists], budget.finals_s(0.0)
         items = max(result.speed * result.whole_s for _, result in self.measured.alone)
         loop_s = LOOP_TIMES * max(whole_s.values())
         if goal.fills_gpu:
