@@ -57,7 +57,7 @@ class FinalPhase:
         settings = self._in_parts(choice[:wanted])
         while failed := self._repeat(settings):
             limit = self.measured.measure(failed).failure(failed.workers)
-            # what memory held in the search may not fit on more of the text
+            # what succeeded in the search may fail on more of the text
             fewer = [one for one in choice if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
             in_time = self.budget.has_ended or self.budget.left_s > 0
             # ends without a setting of fewer workers or time for it, or if a later repeat succeeded after all
@@ -75,9 +75,9 @@ class FinalPhase:
         A search that has ended shows its finalists, so 2 has all of them; but if the first failed, the next
         one may be there in its place.
         """
-        firsts = map(self.measured.result_of, self._tried()[:1])
-        replaced = any(first and not first.speed for first in firsts)
-        if not self.goal.objective.by_speed or len(ranked) < 2 or (self.budget.has_ended and not replaced):
+        if not self.goal.objective.by_speed or len(ranked) < 2:
+            return 2
+        if self.budget.has_ended and not self._first_failed():
             return 2
         best, next_best = map(self.measured.speed, ranked[:2])
         return 1 if math.log(best / next_best) > DOUBT else 2
@@ -90,6 +90,11 @@ class FinalPhase:
     def _tried(self) -> list[Candidate]:
         """Return the finalists of a search that has ended."""
         return [one for one in self.budget.tried or () if self._is_finalist(one)]
+
+    def _first_failed(self) -> bool:
+        """Return whether the first finalist of a search that has ended has a result without a speed."""
+        firsts = [self.measured.result_of(one) for one in self._tried()[:1]]
+        return any(first and not first.speed for first in firsts)
 
     def _is_finalist(self, candidate: Candidate) -> bool:
         return candidate.phase == FINAL and whole(candidate.params) != self.goal.loop
@@ -135,9 +140,10 @@ class FinalPhase:
             return repeat >= goal.repeats and all(map(self._is_known, settings))
         if repeat % goal.repeats == 0 and self._finals().decided:
             return True
-        most_in_finals, most_times = 3, 2  # the plain loop and two finalists; as in `TuneGoal.most_points`
-        once = len(self.measured.means()) + most_in_finals * goal.repeats  # each setting measured once
-        return len(self.measured.results) + len(settings) > most_times * once
+        in_finals = 3  # the plain loop and two finalists
+        once = len(self.measured.means()) + in_finals * goal.repeats  # each setting measured once
+        most_points = 2 * once  # as `TuneGoal.most_points` says
+        return len(self.measured.results) + len(settings) > most_points
 
     def _failed(self, settings: Sequence[Params]) -> Candidate | None:
         """Return the last finalist of these settings if none succeeded."""
