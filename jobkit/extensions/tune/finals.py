@@ -1,4 +1,4 @@
-"""The last phase of a search, and the time that is kept for it. Pure, standard library only."""
+"""The last phase of a search. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar
 
 from jobkit.answers.objective import Finals
-from jobkit.answers.setting import Mean, Setting, key_of
+from jobkit.answers.setting import Key, Mean, Setting, key_of
 from jobkit.core import knobs
+from jobkit.extensions.tune.budget import Budget, ShortBudget
 from jobkit.extensions.tune.goal import TuneGoal, part, whole
 from jobkit.extensions.tune.measured import FINAL, MEMORY, SEARCH, Candidate, Limit, Measured, TuneAnswer
 
 DOUBT = 0.45
 """A step is beyond doubt if the logarithm of its gain is farther than this from that of the least gain: 1.6
 standard deviations of the ratio of speeds that scatter by 20 %."""
-SEARCH_PART, FINAL_PART, LOOP_PART, LEAST_PART = 0.012, 0.03, 0.03, 0.01
-"""The most work of a point in a short search, as a share of the budget, by which it gets a part of the text;
-the last is the least of the plain loop, whose part is cut first."""
 LONGER = 1.1
 """How many times as long as an earlier repeat the next one may take in a short search."""
 LOOP_TIMES = 4.0
@@ -28,72 +25,6 @@ PROBE = 320
 """Paragraphs that show how long the plain loop of an encoder takes: 3 to 60 times as long as a worker."""
 
 Params = Mapping[str, knobs.Value]
-
-
-@dataclass
-class Budget:
-    """The time that a search has left, and which candidates it leaves out for lack of it."""
-
-    goal: TuneGoal
-    measured: Measured
-    # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
-    # The times of files cannot show it, because a copy of the run folder loses them.
-    tried: Sequence[Candidate] | None
-    between: ClassVar[float] = 0.0  # the share of the budget for the time between points
-
-    @property
-    def has_ended(self) -> bool:
-        return self.tried is not None
-
-    @property
-    def left_s(self) -> float:
-        held_s = sum(result.held_s for _, result in self.measured.results)
-        return self.goal.budget_s * (1 - self.between) - held_s
-
-    def skips(self, candidate: Candidate, *, late: bool = False) -> bool:
-        """Return whether to leave a candidate out: it is late, or a search that has ended did not try it."""
-        return late if self.tried is None else candidate.key not in {one.key for one in self.tried}
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left, of which the finalists need half, is too short."""
-        return self.skips(candidate, late=self.left_s < 0.5 * self.goal.budget_s)
-
-
-class ShortBudget(Budget):
-    """The budget of a search with time for few starts of processes.
-
-    It keeps time for the repeats of the finals, which end by time alone, and for what passes between points.
-    """
-
-    between = 0.03
-
-    def late(self, candidate: Candidate) -> bool:
-        """Return whether the time left is needed for the fewest repeats."""
-        if self.has_ended:
-            return self.skips(candidate)
-        last, result = self.measured.results[-1]
-        stands = (last.phase, last.workers) == (candidate.phase, candidate.workers) != (MEMORY, 1)
-        fresh_s, stood_s = self.measured.starts_s()
-        next_s = (stood_s if stands else fresh_s) + max(result.work_s, SEARCH_PART * self.goal.budget_s)
-        return self.left_s < next_s + self._kept_s(candidate)
-
-    def _kept_s(self, candidate: Candidate) -> float:
-        """Return how much time is kept for the finals while a candidate is measured."""
-        goal = self.goal
-        if goal.fills_gpu:
-            probe_s, _ = self.measured.starts_s()  # of the small part of the plain loop
-            return self.finals_s(LOOP_PART * goal.budget_s) + probe_s
-        first = candidate.phase == SEARCH and not self.measured.good(SEARCH)
-        # without more workers all is in vain
-        return self.finals_s((LEAST_PART if first else LOOP_PART) * goal.budget_s)
-
-    def finals_s(self, loop_s: float) -> float:
-        """Return how long the fewest repeats take, each with so much work of the plain loop."""
-        fresh_s, stood_s = self.measured.starts_s()
-        finalist_s = FINAL_PART * self.goal.budget_s
-        if self.goal.fills_gpu:
-            finalist_s = max(finalist_s, self.measured.results[-1][1].work_s)
-        return 2 * fresh_s + self.goal.fewest * (stood_s + (loop_s + finalist_s))
 
 
 @dataclass
@@ -119,82 +50,104 @@ class FinalPhase:
 
         ``limit``: what limits the search up to here.
         """
-        ranked, budget = self.ranked(), self.budget
-        number = self._number(ranked)
-        chosen = [whole(one.params) for one in (self._tried() if budget.has_ended else ranked)]
-        settings = list({key_of(setting): setting for setting in chosen}.values())
-        rows = self._rows(settings[:number])
-        while rows and (failed := self._repeat(rows)):
+        ranked = self.ranked()
+        wanted, choice = self._finalists_wanted(ranked), self._choice(ranked)
+        if not choice and self.budget.skips(Candidate(self.goal.loop, FINAL)):
+            return TuneAnswer(why=_why_none(self._finals()))
+        settings = self._in_parts(choice[:wanted])
+        while failed := self._repeat(settings):
             limit = self.measured.measure(failed).failure(failed.workers)
-            # what the search held may not hold on more of the text
-            fewer = [one for one in settings if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
-            if not fewer or not self._failed(rows) or not (budget.has_ended or budget.left_s > 0):
+            # what succeeded in the search may fail on more of the text
+            fewer = [one for one in choice if knobs.numbers(one)[knobs.WORKERS] < failed.workers]
+            in_time = self.budget.has_ended or self.budget.left_s > 0
+            # ends without a setting of fewer workers or time for it, or if a later repeat succeeded after all
+            if not fewer or not in_time or not self._failed(settings):
                 break
-            settings, rows = fewer, self._rows(fewer[:number])
+            choice, settings = fewer, self._in_parts(fewer[:wanted])
         finals = self._finals()
         if finals.winner is None:
             return TuneAnswer(why=_why_none(finals))
-        return TuneAnswer(finalists=tuple(settings[:number]), limit=limit.name, why=limit.why)
+        return TuneAnswer(finalists=tuple(choice[:wanted]), limit=limit.name, why=limit.why)
 
-    def _number(self, ranked: Sequence[Candidate]) -> int:
-        """Return 1 if the best setting is faster beyond doubt, else 2, as in a search that has ended.
+    def _finalists_wanted(self, ranked: Sequence[Candidate]) -> int:
+        """Return 1 if the best setting is faster beyond doubt, else 2.
 
-        If its first finalist failed, the next one may be there in its place.
+        A search that has ended shows its finalists, so 2 has all of them; but if the first failed, the next
+        one may be there in its place.
         """
-        firsts = map(self.measured.result_of, self._tried()[:1])
-        replaced = any(first and not first.speed for first in firsts)
-        if not self.goal.objective.by_speed or len(ranked) < 2 or (self.budget.has_ended and not replaced):
+        if not self.goal.objective.by_speed or len(ranked) < 2:
+            return 2
+        if self.budget.has_ended and not self._first_failed():
             return 2
         best, next_best = map(self.measured.speed, ranked[:2])
         return 1 if math.log(best / next_best) > DOUBT else 2
+
+    def _choice(self, ranked: Sequence[Candidate]) -> list[Params]:
+        """Return what to take finalists from, the best first: of a search that has ended its finalists."""
+        chosen = [whole(one.params) for one in (self._tried() if self.budget.has_ended else ranked)]
+        return list({key_of(setting): setting for setting in chosen}.values())
 
     def _tried(self) -> list[Candidate]:
         """Return the finalists of a search that has ended."""
         return [one for one in self.budget.tried or () if self._is_finalist(one)]
 
+    def _first_failed(self) -> bool:
+        """Return whether the first finalist of a search that has ended has a result without a speed."""
+        firsts = [self.measured.result_of(one) for one in self._tried()[:1]]
+        return any(first and not first.speed for first in firsts)
+
     def _is_finalist(self, candidate: Candidate) -> bool:
         return candidate.phase == FINAL and whole(candidate.params) != self.goal.loop
 
-    def _rows(self, finalists: Sequence[Params]) -> Sequence[Params]:
-        """Return the plain loop and finalists, each on its part of the text; empty if none is to run."""
-        goal, budget = self.goal, self.budget
-        if not finalists and budget.skips(Candidate(goal.loop, FINAL)):
-            return []
-        known = [one for one, _ in self.measured.results] if budget.tried is None else budget.tried
-        finals = [one.params for one in known if one.phase == FINAL]
-        parts = {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
-        of_loop, every = (1, 1) if budget.has_ended else self._parts(finalists)
-        planned = [(goal.loop, of_loop), *((row, every) for row in finalists)]
-        return [part(row, parts.get(key_of(row), own)) for row, own in planned]
+    def _in_parts(self, finalists: Sequence[Params]) -> list[Params]:
+        """Return the plain loop and finalists, each on its part of the text, in all repeats the same."""
+        earlier, loop = self._parts_of_earlier(), self.goal.loop
+        of_loop, every = (1, 1) if self.budget.has_ended else self._parts(finalists)
+        planned = [(loop, of_loop), *((setting, every) for setting in finalists)]
+        return [part(setting, earlier.get(key_of(setting), own)) for setting, own in planned]
 
-    def _repeat(self, rows: Sequence[Params]) -> Candidate | None:
+    def _parts_of_earlier(self) -> dict[Key, int]:
+        """Return the part of the text of each setting that had a point in the finals."""
+        tried = self.budget.tried
+        known = [one for one, _ in self.measured.results] if tried is None else tried
+        finals = [one.params for one in known if one.phase == FINAL]
+        return {key_of(whole(params)): knobs.numbers(params).get(knobs.EVERY, 1) for params in finals}
+
+    def _repeat(self, settings: Sequence[Params]) -> Candidate | None:
         """Measure the plain loop and the finalists in turn, while one succeeds; return as `_failed`.
 
         Every other time their order is reversed: neighbours that are alike share their processes, each has
         several processes, and what changes with time is the same for all.
         """
-        goal, results = self.goal, self.measured.results
-        for repeat in range(1, max(goal.repeats, goal.most_repeats) + 1):
+        budget, results = self.budget, self.measured.results
+        for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(results)
-            for params in rows if repeat % 2 else rows[::-1]:
+            in_turn = settings if repeat % 2 else settings[::-1]
+            for params in in_turn:
                 self.measured.measure(Candidate(params, FINAL, repeat))
-            if failed := self._failed(rows):
+            if failed := self._failed(settings):
                 return failed
-            if goal.share:
-                enough = repeat >= goal.repeats and all(map(self._is_known, rows))
-            else:
-                once = len(self.measured.means()) + 3 * goal.repeats  # each setting measured once
-                decided = repeat % goal.repeats == 0 and self._finals().decided
-                enough = decided or len(results) + len(rows) > 2 * once
             last_s = sum(result.held_s for _, result in results[before:])
-            again = Candidate(rows[-1] if repeat % 2 else rows[0], FINAL, repeat + 1)
-            if enough or self.budget.skips(again, late=self.budget.left_s < last_s):
+            again = Candidate(in_turn[-1], FINAL, repeat + 1)
+            if self._enough(repeat, settings) or budget.skips(again, late=budget.left_s < last_s):
                 break
         return None
 
-    def _failed(self, rows: Sequence[Params]) -> Candidate | None:
-        """Return the last finalist of these rows if none succeeded."""
-        ran = [one for one, _ in self.measured.results if one.params in rows and self._is_finalist(one)]
+    def _enough(self, repeat: int, settings: Sequence[Params]) -> bool:
+        """Return whether so many repeats show what the goal asks for, or no more points are allowed."""
+        goal = self.goal
+        if goal.share:
+            return repeat >= goal.repeats and all(map(self._is_known, settings))
+        if repeat % goal.repeats == 0 and self._finals().decided:
+            return True
+        in_finals = 3  # the plain loop and two finalists
+        once = len(self.measured.means()) + in_finals * goal.repeats  # each setting measured once
+        most_points = 2 * once  # as `TuneGoal.most_points` says
+        return len(self.measured.results) + len(settings) > most_points
+
+    def _failed(self, settings: Sequence[Params]) -> Candidate | None:
+        """Return the last finalist of these settings if none succeeded."""
+        ran = [one for one, _ in self.measured.results if one.params in settings and self._is_finalist(one)]
         return ran[-1] if ran and not any(self.measured.measure(one).speed for one in ran) else None
 
     def _finals(self) -> Finals:
@@ -214,7 +167,7 @@ class FinalPhase:
         Both work on all of it, unless the budget is too short.
         """
         goal, good, whole_s = self.goal, self.measured.good(MEMORY, SEARCH), self.measured.whole_s()
-        finals_s, longest_s = sum(whole_s[key_of(row)] for row in finalists), max(whole_s.values())
+        finals_s, longest_s = sum(whole_s[key_of(one)] for one in finalists), max(whole_s.values())
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
         room_s = self.budget.left_s / goal.repeats - (1 + len(finalists)) * start_s
         if room_s <= 0:
@@ -222,9 +175,9 @@ class FinalPhase:
         if not goal.cuts_loop:
             every = max(1, math.ceil((longest_s + finals_s) / room_s))
             return every, every
-        # the least time of the plain loop's work in the finals, if the budget is too short for the whole text
+        least_loop_s = 20.0  # of the plain loop's work, if the budget is too short for the whole text
         loop_s = LOOP_TIMES * longest_s
-        of_loop_s = min(loop_s, max(20.0, room_s - finals_s))
+        of_loop_s = min(loop_s, max(least_loop_s, room_s - finals_s))
         every = max(1, math.ceil(finals_s / max(room_s - of_loop_s, room_s / 2)))
         return math.ceil(loop_s / of_loop_s), min(every, goal.memory_every)
 
@@ -235,39 +188,44 @@ class ShortFinals(FinalPhase):
 
     budget: ShortBudget
 
-    def _number(self, _: Sequence[Candidate]) -> int:
+    def _finalists_wanted(self, _: Sequence[Candidate]) -> int:
         return 1 if self.goal.objective.by_speed else 2
 
-    def _repeat(self, rows: Sequence[Params]) -> Candidate | None:
-        """Measure the first rows, whose processes may stand, then the last often, then the first again.
+    def _repeat(self, settings: Sequence[Params]) -> Candidate | None:
+        """Measure the first settings, whose processes may stand, then the last often, then the first again.
 
         So each start serves several repeats, and what changes with time is not in one of them alone. Repeats
-        end by time alone; what is left after that is the last row's.
+        end by time alone; what is left after that is the last setting's.
         """
         goal = self.goal
         if not goal.fills_gpu:  # those of the finalist may stand, else those of the probe of the plain loop
-            rows = rows[::-1]
-        *first, last = [[Candidate(row, FINAL, n + 1) for n in range(goal.most_repeats)] for row in rows]
-        held_s = [self.measured.measure(repeats[0]).held_s for repeats in first]
-        if failed := self._failed(rows):
+            settings = settings[::-1]
+        *first, last = [[Candidate(one, FINAL, n + 1) for n in range(goal.most_repeats)] for one in settings]
+        once, again = [repeats[0] for repeats in first], [repeats[1:] for repeats in reversed(first)]
+        often, rest = last[: 2 * goal.repeats], last[2 * goal.repeats :]
+
+        once_s = sum([self.measured.measure(one).held_s for one in once])
+        if failed := self._failed(settings):
             return failed
         fresh_s, _ = self.measured.starts_s()
-        often = 2 * goal.repeats
-        failed = self._more(rows, last[:often], len(first) * fresh_s + (goal.repeats - 1) * sum(held_s))
-        for repeats in reversed(first):
-            failed = self._more(rows, repeats[1:], 0.0) or failed
-        return self._more(rows, last[often:], fresh_s) or failed  # in new processes
+        again_s = len(first) * fresh_s + (goal.repeats - 1) * once_s
+        failed = self._repeat_in_time(settings, often, kept_s=again_s)
+        for repeats in again:
+            failed = self._repeat_in_time(settings, repeats, kept_s=0.0) or failed
+        return self._repeat_in_time(settings, rest, kept_s=fresh_s) or failed  # in new processes
 
-    def _more(self, rows: Sequence[Params], repeats: Sequence[Candidate], kept_s: float) -> Candidate | None:
-        """Measure the fewest repeats of one of the rows, more while that leaves ``kept_s`` for others."""
+    def _repeat_in_time(
+        self, settings: Sequence[Params], repeats: Sequence[Candidate], *, kept_s: float
+    ) -> Candidate | None:
+        """Measure the fewest repeats of one of the settings, more while that leaves ``kept_s`` for others."""
         for one in repeats:
-            finals = [(row.params, done) for row, done in self.measured.results if row.phase == FINAL]
+            finals = [(final.params, done) for final, done in self.measured.results if final.phase == FINAL]
             held_s = [done.held_s for params, done in finals if params == one.params]
             late = one.repeat > self.goal.fewest and self.budget.left_s < kept_s + LONGER * min(held_s)
             if self.budget.skips(one, late=late):
                 break
             self.measured.measure(one)
-            if failed := self._failed(rows):
+            if failed := self._failed(settings):
                 return failed
         return None
 
@@ -276,18 +234,19 @@ class ShortFinals(FinalPhase):
 
         By another objective than speed both work on the same part.
         """
-        goal, budget_s, whole_s = self.goal, self.goal.budget_s, self.measured.whole_s()
-        finals_s, least_s = [whole_s[key_of(row)] for row in finalists], self.budget.finals_s(0.0)
+        goal, budget, whole_s = self.goal, self.budget, self.measured.whole_s()
+        finals_s, least_s = [whole_s[key_of(one)] for one in finalists], budget.finals_s(0.0)
         items = max(result.speed * result.whole_s for _, result in self.measured.alone)
         loop_s = LOOP_TIMES * max(whole_s.values())
         if goal.fills_gpu:
             probe = Candidate(part(goal.loop, max(1, round(items / PROBE))), SEARCH)
             loop_s = self.measured.measure(probe).whole_s or loop_s
-        room_s = (self.budget.left_s / LONGER - least_s) / goal.fewest
+        room_s = (budget.left_s / LONGER - least_s) / goal.fewest
         batch_s = loop_s * min(1.0, knobs.numbers(goal.loop)[knobs.BATCH_SIZE] / items)
-        most_s = min(max(LOOP_PART * budget_s, batch_s), room_s)  # a batch, if there is time for one
-        of_loop = math.ceil(loop_s / max(LEAST_PART * budget_s, most_s))
-        every = math.ceil(max(finals_s, default=1.0) / (FINAL_PART * budget_s))
+        # a batch, if there is time for one
+        most_s = min(max(budget.loop_part * goal.budget_s, batch_s), room_s)
+        of_loop = math.ceil(loop_s / max(budget.least_part * goal.budget_s, most_s))
+        every = math.ceil(max(finals_s, default=1.0) / (budget.final_part * goal.budget_s))
         return of_loop, min(every, goal.memory_every) if goal.objective.by_speed else of_loop
 
 

@@ -20,7 +20,8 @@ from jobkit.answers.memory import Memory, memory_of
 from jobkit.answers.setting import key_of
 from jobkit.core import knobs
 from jobkit.core.figures import SPEED
-from jobkit.extensions.tune.finals import DOUBT, SEARCH_PART, Budget, FinalPhase, ShortBudget, ShortFinals
+from jobkit.extensions.tune.budget import Budget, ShortBudget
+from jobkit.extensions.tune.finals import DOUBT, FinalPhase, ShortFinals
 from jobkit.extensions.tune.goal import TuneGoal, without_shortcuts
 from jobkit.extensions.tune.measured import (
     MEMORY,
@@ -186,11 +187,12 @@ class _Search:
         limit = _bottleneck(result, "one worker suffices")
         if goal.fills_gpu and limit.name == "GPU":
             return limit
-        limit = Limit("cores", f"there is one worker: {goal.limited_by}")
-        if most < goal.workers:
-            limit = Limit("memory", f"memory holds {most} workers at {self._size_words(base)}")
         steps = sorted({min(workers, most) for workers in goal.steps if most > 1})
-        return self._add_steps(steps, base) or limit
+        if found := self._add_steps(steps, base):
+            return found
+        if most < goal.workers:
+            return Limit("memory", f"memory holds {most} workers at {self._size_words(base)}")
+        return Limit("cores", f"there is one worker: {goal.limited_by}")
 
     def _add_steps(self, steps: Sequence[int], last: Candidate) -> Limit | None:
         """Measure more workers than those of the last candidate, while each step gains enough."""
@@ -207,9 +209,13 @@ class _Search:
             if speed(candidate) / speed(last) < 1 + goal.gain:
                 return _bottleneck(result, step)
             if workers == goal.workers:
-                return Limit("cores", f"{step}, and there are no more workers: {goal.limited_by}")
+                return self._limit_of(step)
             last = candidate
         return None
+
+    def _limit_of(self, step: str) -> Limit:
+        """Return what limits a search whose last step, to all workers, still gained enough."""
+        return Limit("cores", f"{step}, and there are no more workers: {self.goal.limited_by}")
 
     def _step(self, candidate: Candidate) -> MeasuredCandidate | Limit:
         """Return the result of a number of workers; what limits the search if it has no speed."""
@@ -259,6 +265,7 @@ class _Search:
 class _ShortSearch(_Search):
     """A search with time for few starts of processes, which take longer than the work."""
 
+    budget: ShortBudget
     # Of 16 workers on an H100 it is 1.12 and 1.37, by size, on a third of the text, and 1.68 on all of it
     # (tune-short.tar.xz). A search whose workers run out of memory tries fewer, also in the finals; a larger
     # figure would leave out workers that memory holds.
@@ -273,12 +280,13 @@ class _ShortSearch(_Search):
         speeds = [result.speed for _, result in self.measured.alone]
         if not speeds:
             return True
-        grows = self.goal.fills_gpu and speeds[-1] >= 1.2 * max(speeds[:-1], default=0.0)
+        much_faster = 1.2  # times the speed at the sizes before
+        grows = self.goal.fills_gpu and speeds[-1] >= much_faster * max(speeds[:-1], default=0.0)
         return (len(speeds) == 1 or grows) and not self.budget.late(candidate)
 
     def _search_every(self, workers: int) -> int:
         alone_s = min(result.whole_s for _, result in self.measured.alone)
-        most = math.ceil(alone_s / workers / (SEARCH_PART * self.goal.budget_s))
+        most = math.ceil(alone_s / workers / (self.budget.search_part * self.goal.budget_s))
         return min(super()._search_every(workers), most)
 
     def _compare(self) -> None:
@@ -289,31 +297,30 @@ class _ShortSearch(_Search):
 
         If one worker may fill the GPU, workers are doubled as in a long search.
         """
-        goal, alone, found = self.goal, self.measured.speed(last), list[tuple[int, MeasuredCandidate]]()
+        goal, alone = self.goal, self.measured.speed(last)
         if goal.fills_gpu:
             return super()._add_steps(steps, last)
-        limit = None
+        limit, found = None, list[tuple[int, MeasuredCandidate]]()
         for workers in reversed(steps):
             fastest = max((result.speed for _, result in found), default=0.0) / (1 + goal.gain)
             if workers * alone < fastest:
-                break
+                return limit
             result = self._step(self._shared(self._size(last), workers))
             if isinstance(result, Limit):
                 limit = result
                 if limit.name == "memory":
                     continue
-                break
+                return limit
             if result.speed < fastest:
-                break
+                return limit
             if found:
                 more, slower = found[-1]
                 step = _times_as_fast(more, slower.speed, workers, result.speed)
                 limit = _bottleneck(slower, step)
             elif workers == goal.workers:
                 step = _times_as_fast(workers, result.speed, 1, alone)
-                limit = Limit("cores", f"{step}, and there are no more workers: {goal.limited_by}")
-                if result.speed < (1 + goal.gain) * alone:
-                    limit = _bottleneck(result, step)
+                gains = result.speed >= (1 + goal.gain) * alone
+                limit = self._limit_of(step) if gains else _bottleneck(result, step)
             found.append((workers, result))
         return limit
 
@@ -326,13 +333,13 @@ def _times_as_fast(workers: int, speed: float, fewer: int, before: float) -> str
 
 def _bottleneck(result: MeasuredCandidate, step: str) -> Limit:
     """Return what limits a setting that more workers do not speed up, and the evidence for it."""
+    full_percent = 90.0  # the mean use of a GPU from which it is called full
+    idle_share = 0.15  # of the work, idle on average, from which the text is called too short for the workers
     record = result.record
     used = record.sampler.utilisation_mean_percent if record and record.sampler else None
-    # the mean use of a GPU from which it is called full
-    if record and record.gpu and used is not None and used >= 90.0:
+    if record and record.gpu and used is not None and used >= full_percent:
         return Limit("GPU", f"{step}: the GPU is {used:.0f} % busy")
     idle = [share.idle_s for share in record.workers] if record else []
-    # the share of the work that a worker is idle on average from which the text is called too short
-    if idle and result.work_s and sum(idle) / len(idle) > 0.15 * result.work_s:
+    if idle and result.work_s and sum(idle) / len(idle) > idle_share * result.work_s:
         return Limit("text", f"{step}: the text has too few calls for so many workers")
     return Limit("cores", f"{step}, and neither a full GPU nor idle workers explain it")
