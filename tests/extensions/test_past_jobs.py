@@ -304,6 +304,14 @@ def test_without_a_scheduler_there_is_no_accounting() -> None:
     assert (done.returncode, "past jobs: jobkit waste --mine" in done.stderr) == (2, True)
 
 
+@pytest.mark.usefixtures("slurm")
+def test_a_day_to_come_is_refused() -> None:
+    later = date.today() + timedelta(days=2)  # noqa: DTZ011 - local
+    with pytest.raises(JobkitError, match=f"since {later}: no job has ended on a day to come") as raised:
+        ask(Whose(user="me"), since=later)
+    assert raised.value.hint.startswith(f"today is {later - timedelta(days=2)}; ")
+
+
 @pytest.mark.slow
 def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
     program("qconf", f"cat {DATA}/sge/lab-complexes.txt")

@@ -76,6 +76,9 @@ def ask(
     scheduler = _exporter(file) if file else _with_accounting(scheduler)
     past = past_of(scheduler)
     today = date.today()  # noqa: DTZ011 - the cluster's day
+    if since and since > today and not file and not whose.ids:
+        hint = f"today is {today}; --since 30d goes back from it"
+        raise JobkitError(f"since {since}: no job has ended on a day to come", hint=hint)
     frequency = f"JobAcctGatherFrequency={sampled_s}\n" if sampled_s else ""
     ids = tuple(map(_sought, whose.ids))
     hashed = hasher() if hide else None
