@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import re
 import shutil
@@ -507,6 +508,16 @@ def test_words_that_ask_for_two_things_are_refused(tmp_path: Path, words: list[s
     done = jobkit("waste", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_an_export_that_comes_through_a_pipe_loses_no_job() -> None:
+    """As with --from <(cat FILE): a pipe gives its lines only once."""
+    export = DATA / "slurm" / "export-practice.txt"
+    out, into = os.pipe()
+    with os.fdopen(out, "rb"), os.fdopen(into, "wb") as stream:
+        stream.write(export.read_bytes())  # not more than a pipe holds
+        stream.close()
+        assert ask(Whose(), file=Path(f"/dev/fd/{out}")).jobs == ask(Whose(), file=export).jobs
 
 
 @pytest.mark.slow

@@ -73,10 +73,11 @@ def ask(
     ``hide``: have a hash in place of the name of each user.
     ``sampled_s``: how often the site samples memory, if its configuration is not there to say so.
     """
-    scheduler = _exporter(file) if file else _with_accounting(scheduler)
+    export = _export(file) if file else None
+    scheduler = export.scheduler if export else _with_accounting(scheduler)
     past = past_of(scheduler)
     today = date.today()  # noqa: DTZ011 - the cluster's day
-    if since and since > today and not file and not whose.ids:
+    if since and since > today and not export and not whose.ids:
         hint = f"today is {today}; --since 30d goes back from it"
         raise JobkitError(f"since {since}: no job has ended on a day to come", hint=hint)
     frequency = f"JobAcctGatherFrequency={sampled_s}\n" if sampled_s else ""
@@ -85,15 +86,15 @@ def ask(
     found = History(scheduler)
     found.named = name if name != "*" else ""
     keys = (("user", whose.user), ("account", whose.account), ("queue", whose.queue))
-    if file:
+    if export:
         wanted = _Wanted(ids, found.named, tuple((key, value) for key, value in keys if value))
-        found.notes, jobs = past.how_measured(frequency), _of_file(past, file, since, frequency)
+        found.notes, jobs = past.how_measured(frequency), _of_file(past, export.lines, since, frequency)
     else:
         wanted = _Wanted(ids, found.named)
         found.notes, jobs = _asked(past, scheduler, whose, since or today, frequency)
     _take(found, jobs, wanted, hashed)
     if not found.jobs:
-        message, hint = _nothing(found, past, replace(whose, ids=ids), None if file else since, name)
+        message, hint = _nothing(found, past, replace(whose, ids=ids), None if export else since, name)
         raise JobkitError(message, hint=hint)
     return found
 
@@ -177,24 +178,36 @@ def hasher() -> Callable[[str], str]:
     return lambda name: f"u-{hmac.new(key, name.encode(), hashlib.sha256).hexdigest()[:8]}"
 
 
-def _exporter(path: Path) -> str:
-    """Return the scheduler whose command has written a file; the first line shows it."""
+@frozen
+class _Export:
+    """What the command of a scheduler has written."""
+
+    scheduler: str
+    lines: Iterator[str]
+
+
+def _export(path: Path) -> _Export:
+    """Open a file, once, as a pipe needs it; the first line shows whose command has written it."""
     hint = "on Slurm sacct -P --format=ALL -S now-30days > FILE, on Grid Engine qacct -d 30 -j > FILE"
+    lines = _lines(path)
     try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            first = next(filter(str.strip, stream), "")
+        first = next(filter(str.strip, lines), "")
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint=hint) from None
     for name in SCHEDULERS:
         if not runs_here(name) and past_of(name).EXPORT.match(first):
-            return name
+            return _Export(name, chain((first,), lines))
     raise JobkitError(f"{path}: neither the header of sacct nor a record of qacct", hint=hint)
 
 
-def _of_file(past: PastJobs, path: Path, since: date | None, site: str) -> Iterator[PastJob]:
-    low = f"{since}" if since else ""
+def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", errors="replace") as stream:
-        yield from (job for job in past.read(stream, site) if not job.over or job.over >= low)
+        yield from stream
+
+
+def _of_file(past: PastJobs, lines: Iterable[str], since: date | None, site: str) -> Iterator[PastJob]:
+    low = f"{since}" if since else ""
+    return (job for job in past.read(lines, site) if not job.over or job.over >= low)
 
 
 def _asked(
