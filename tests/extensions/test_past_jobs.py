@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import gzip
 import json
 import os
 import random
@@ -609,6 +611,22 @@ def test_a_day_that_is_over_is_asked_once(slurm: Program, tmp_path: Path) -> Non
     assert len(asked) in {4 + 1, 4 + 2}, (
         "of four days the last, in the first hour the last two, are asked again"
     )
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_no_part_of_an_answer(
+    slurm: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    slurm("scontrol", "echo 'ClusterName = lab'")
+    monkeypatch.setattr(gzip.GzipFile, "write", write)
+    since = date.today() - timedelta(days=3)  # noqa: DTZ011 - local
+    with pytest.raises(JobkitError, match=f"has ended since {since}"):
+        ask(Whose(), since=since, name="zz*")
+    kept = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert kept == []
 
 
 @pytest.mark.slow

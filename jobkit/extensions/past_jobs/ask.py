@@ -307,9 +307,12 @@ def _keep(stream: IO[str], path: Path) -> None:
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         stream.seek(0)
-        with gzip.open(whole, "wt", 3, "utf-8") as zipped:
-            zipped.writelines(stream)
-        whole.replace(path)
+        try:
+            with gzip.open(whole, "wt", 3, "utf-8") as zipped:
+                zipped.writelines(stream)
+            whole.replace(path)
+        finally:
+            whole.unlink(missing_ok=True)
 
 
 def _nothing(found: History, past: PastJobs, whose: Whose, since: date | None, name: str) -> tuple[str, str]:
