@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
+import gzip
 import json
+import os
 import random
 import re
 import shutil
@@ -304,6 +307,14 @@ def test_without_a_scheduler_there_is_no_accounting() -> None:
     assert (done.returncode, "past jobs: jobkit waste --mine" in done.stderr) == (2, True)
 
 
+@pytest.mark.usefixtures("slurm")
+def test_a_day_to_come_is_refused() -> None:
+    later = date.today() + timedelta(days=2)  # noqa: DTZ011 - local
+    with pytest.raises(JobkitError, match=f"since {later}: no job has ended on a day to come") as raised:
+        ask(Whose(user="me"), since=later)
+    assert raised.value.hint.startswith(f"today is {later - timedelta(days=2)}; ")
+
+
 @pytest.mark.slow
 def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
     program("qconf", f"cat {DATA}/sge/lab-complexes.txt")
@@ -501,6 +512,16 @@ def test_words_that_ask_for_two_things_are_refused(tmp_path: Path, words: list[s
     assert message in done.stderr
 
 
+def test_an_export_that_comes_through_a_pipe_loses_no_job() -> None:
+    """As with --from <(cat FILE): a pipe gives its lines only once."""
+    export = DATA / "slurm" / "export-practice.txt"
+    out, into = os.pipe()
+    with os.fdopen(out, "rb"), os.fdopen(into, "wb") as stream:
+        stream.write(export.read_bytes())  # not more than a pipe holds
+        stream.close()
+        assert ask(Whose(), file=Path(f"/dev/fd/{out}")).jobs == ask(Whose(), file=export).jobs
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("program")
 def test_jobs_of_all_users_are_read_from_a_file_and_counted_by_user(tmp_path: Path) -> None:
@@ -590,6 +611,22 @@ def test_a_day_that_is_over_is_asked_once(slurm: Program, tmp_path: Path) -> Non
     assert len(asked) in {4 + 1, 4 + 2}, (
         "of four days the last, in the first hour the last two, are asked again"
     )
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_no_part_of_an_answer(
+    slurm: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    slurm("scontrol", "echo 'ClusterName = lab'")
+    monkeypatch.setattr(gzip.GzipFile, "write", write)
+    since = date.today() - timedelta(days=3)  # noqa: DTZ011 - local
+    with pytest.raises(JobkitError, match=f"has ended since {since}"):
+        ask(Whose(), since=since, name="zz*")
+    kept = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert kept == []
 
 
 @pytest.mark.slow
