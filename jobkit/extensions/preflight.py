@@ -306,8 +306,10 @@ def _settings(report: Preflight) -> Iterator[str]:
             part = [item for item in report.longest if item.paragraph % setting.every == 0]
             longer = [item for item in part if item.length > budget]
             places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
-            rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
-            yield f"    longer than that, so a batch each: {'; '.join(places)}{rest}"
+            named = ["; ".join(places)] if places else []
+            if more := setting.alone - len(longer):
+                named.append(f"{more:,} more" if places else format_count(more, noun))
+            yield f"    longer than that, so a batch each: {' and '.join(named)}"
 
 
 def _answer(report: Preflight) -> Iterator[str]:

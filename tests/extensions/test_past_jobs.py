@@ -645,3 +645,17 @@ def test_auto_is_the_answer_for_the_name_of_the_run(tmp_path: Path) -> None:
     assert other["memory"]["request"] == 8 * GIB
     assert decided("demo", "local", {"memory": GIB})["memory"]["request"] == GIB
     assert decided("demo", "slurm", {}) == {}
+
+
+def test_a_job_that_ran_and_was_cancelled_as_it_waited_again_keeps_its_run(tmp_path: Path) -> None:
+    job = {"JobID": "5", "User": "ada", "ReqMem": "16G", "AllocCPUS": "4", "NNodes": "1", "JobName": "tag"}
+    ran = {"State": "REQUEUED", "Start": "2026-11-01T00:00:00", "End": "2026-11-01T01:00:00"}
+    ran |= {"ElapsedRaw": "3600", "TotalCPU": "00:30:00", "AllocTRES": "cpu=4,mem=16G,node=1"}
+    waited = {"State": "CANCELLED by 1000", "Start": "None", "End": "2026-11-01T02:00:00", "ElapsedRaw": "0"}
+    lines = [
+        "|".join(slurm_past.EXPORTED),
+        *("|".join((job | run).get(name, "") for name in slurm_past.EXPORTED) for run in (ran, waited)),
+    ]
+    (tmp_path / "jobs").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = ask(Whose(ids=("5",)), file=tmp_path / "jobs")
+    assert ([job.again for job in found.jobs], found.running, found.unknown) == ([True], [], [])

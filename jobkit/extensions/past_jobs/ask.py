@@ -139,12 +139,13 @@ class _Unended:
 
     def ended_runs(self, job: PastJob) -> list[PastJob]:
         """Return all runs of a job if this is its last; if not, remember this."""
-        if job.ended and job.began:
+        if job.ended:
             self.running.pop(job.job_id, None)
-            return [*self._earlier.pop(job.job_id, ()), job]
-        if not job.ended and not job.again:
+            earlier = self._earlier.pop(job.job_id, [])
+            return [*earlier, job] if job.began else earlier  # a requeued job may be cancelled as it waits
+        if not job.again:
             self.running[job.job_id] = None
-        elif not job.ended and job.began:
+        elif job.began:
             self._earlier.setdefault(job.job_id, []).append(job)
         return []
 

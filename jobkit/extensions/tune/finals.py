@@ -52,7 +52,8 @@ class FinalPhase:
         """
         ranked = self.ranked()
         wanted, choice = self._finalists_wanted(ranked), self._choice(ranked)
-        if not choice and self.budget.skips(Candidate(self.goal.loop, FINAL)):
+        tried = self.budget.tried
+        if not choice and tried is not None and not any(map(self._is_loop, tried)):
             return TuneAnswer(why=_why_none(self._finals()))
         settings = self._in_parts(choice[:wanted])
         while failed := self._repeat(settings):
@@ -95,6 +96,9 @@ class FinalPhase:
         """Return whether the first finalist of a search that has ended has a result without a speed."""
         firsts = [self.measured.result_of(one) for one in self._tried()[:1]]
         return any(first and not first.speed for first in firsts)
+
+    def _is_loop(self, candidate: Candidate) -> bool:
+        return candidate.phase == FINAL and whole(candidate.params) == self.goal.loop
 
     def _is_finalist(self, candidate: Candidate) -> bool:
         return candidate.phase == FINAL and whole(candidate.params) != self.goal.loop

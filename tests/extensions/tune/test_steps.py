@@ -468,6 +468,15 @@ def test_a_constraint_is_judged_on_the_repeats_of_the_finals() -> None:
     assert (none.finalists, "f1 0.725 is under 0.9" in none.why) == ((), True)
 
 
+def test_an_ended_short_search_says_which_constraint_nothing_keeps() -> None:
+    goal = bounded(replace(FAST, short=True, budget_s=60, memory_every=1, most_repeats=9), f1=Bound(min=0.9))
+    machine = Reporting(items=600, start_s=1.0, f1=lambda _: 0.5)
+    answer, order = searched(goal, machine)
+    assert parts(order, dict(FAST.loop))[0] != 1, "the plain loop worked on a part"
+    assert "f1 0.5 is under 0.9" in answer.why
+    assert read_again(goal, machine, order) == answer
+
+
 # -- shortcuts
 
 
