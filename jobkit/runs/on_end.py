@@ -42,16 +42,16 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def outlets_of(run_dir: Path) -> dict[str, Webhook | list[str]]:
-    """Return by name what is told at the end of a run; nothing if its spec cannot be read."""
+    """Return by name whom a run tells that it has ended; nobody if its spec cannot be read."""
     try:
         if "\non_end:\n" not in read_text(run_dir / SPEC_FILE):
             return {}
         from jobkit.spec.sweep_spec import load_spec  # here: most runs tell nothing
 
-        told = load_spec(run_dir / SPEC_FILE).on_end
+        on_end = load_spec(run_dir / SPEC_FILE).on_end
     except (JobkitError, OSError):
         return {}
-    return told.outlets if told else {}
+    return on_end.outlets if on_end else {}
 
 
 def states(run_dir: Path) -> dict[str, str]:
